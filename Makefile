@@ -1,0 +1,58 @@
+# The front door. `make demo` and `make test` do all set-up by themselves.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java kafka demo lint format test test-real bench performance clean
+
+help:
+	@echo "make demo       a broker, a producer, readers, and what they saw"
+	@echo "make test       the fast tests (a few minutes)"
+	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
+	@echo "make lint       ruff, strict types, import contracts"
+	@echo "make bench      Holdfast and Apache Kafka side by side; renders docs/performance.md"
+	@echo "make format     let ruff format the code"
+
+setup: $(READY) java
+
+$(READY): requirements.lock pyproject.toml scripts/setup
+	@scripts/setup "$(PYTHON)" "$(VENV)"
+
+java:
+	@scripts/java-ensure > /dev/null
+
+kafka:
+	@scripts/kafka-install
+
+demo: setup
+	@$(BIN)/python examples/demo.py
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: setup
+	$(BIN)/python -m pytest tests -m "not real" -n 2 -q
+
+test-real: setup
+	-@scripts/kafka-install
+	-@scripts/kcat-ensure > /dev/null
+	$(BIN)/python -m pytest tests -m real -q
+
+bench: setup kafka
+	$(BIN)/python -m bench
+
+performance: $(READY)
+	$(BIN)/python -m bench.render
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build src/*.egg-info

@@ -1,0 +1,5 @@
+"""Holdfast: Kafka consumer groups that hold still."""
+
+from holdfast.version import VERSION as __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,20 @@
+"""SaslHandshake: choose a SASL mechanism.
+
+After v0 the mechanism's tokens follow as they are, after v1 each is wrapped in a SaslAuthenticate. Never flexible.
+"""
+
+from holdfast.wire.fields import array, int16, string
+from holdfast.wire.message import Api, request, response
+
+SASL_HANDSHAKE = Api(17, "SaslHandshake", versions=(0, 1))
+
+
+@request(SASL_HANDSHAKE)
+class SaslHandshakeRequest:
+    mechanism: str = string()
+
+
+@response(SASL_HANDSHAKE)
+class SaslHandshakeResponse:
+    error_code: int = int16()
+    mechanisms: list[str] = array(string())

@@ -1,0 +1,142 @@
+"""Declaring messages, and the two functions that everybody calls: `encode` and `decode`.
+
+    HEARTBEAT = Api(12, "Heartbeat", versions=(0, 4), flexible=4)
+
+    @request(HEARTBEAT)
+    class HeartbeatRequest:
+        group_id: str = string()
+        ...
+
+The codec of a (message, version) is generated when it is first needed (see `codegen`) and kept on the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
+
+from holdfast.wire.codegen import Decoder, Encoder, make_decoder, make_encoder
+from holdfast.wire.errors import WireError
+from holdfast.wire.fields import LATEST
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+Records = bytes | bytearray | memoryview
+"""Record batches as they stand on the wire: a view of the request they came in."""
+Part = Buffer | Sized
+"""A piece of an encoded message: bytes, or records that the sender fetches from where they are."""
+
+
+class Message(Protocol):
+    """What `@message` adds to a class."""
+
+    VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE: ClassVar[int]
+    encoders: ClassVar[dict[int, Encoder]]
+    decoders: ClassVar[dict[int, Decoder]]
+
+
+@dataclass(slots=True)
+class Api:
+    """One Kafka API: its key, its name, and the versions that our definitions cover."""
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    flexible: int = LATEST
+    request: Any = field(default=None, repr=False)
+    response: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.key in APIS:
+            raise ValueError(f"API key {self.key} is declared twice: {APIS[self.key].name} and {self.name}")
+        APIS[self.key] = self
+
+
+APIS: dict[int, Api] = {}
+"""Every declared API by key. Importing `holdfast.wire.apis` fills it."""
+
+
+@dataclass_transform()
+def struct_type(cls: type[T]) -> type[T]:
+    """A part of a message that has fields of its own."""
+    return dataclass(slots=True)(cls)
+
+
+@dataclass_transform()
+def message(*, versions: tuple[int, int], flexible: int = LATEST) -> Callable[[type[T]], type[T]]:
+    """A message that is not a request or response: headers, journal records, embedded protocols."""
+
+    def declare(cls: type[T]) -> type[T]:
+        declared: Any = dataclass(slots=True)(cls)
+        declared.VERSIONS = versions
+        declared.FLEXIBLE = flexible
+        declared.encoders = {}
+        declared.decoders = {}
+        return declared  # type: ignore[no-any-return]  # the same class, with class attributes added
+
+    return declare
+
+
+@dataclass_transform()
+def request(api: Api) -> Callable[[type[T]], type[T]]:
+    def declare(cls: type[T]) -> type[T]:
+        api.request = message(versions=api.versions, flexible=api.flexible)(cls)
+        api.request.API = api
+        return api.request  # type: ignore[no-any-return]
+
+    return declare
+
+
+@dataclass_transform()
+def response(api: Api) -> Callable[[type[T]], type[T]]:
+    def declare(cls: type[T]) -> type[T]:
+        api.response = message(versions=api.versions, flexible=api.flexible)(cls)
+        api.response.API = api
+        return api.response  # type: ignore[no-any-return]
+
+    return declare
+
+
+def _checked(cls: Any, version: int) -> int:
+    lowest, highest = cls.VERSIONS
+    if not lowest <= version <= highest:
+        raise WireError(f"{cls.__name__} has no version {version}; it has {lowest} to {highest}")
+    return version
+
+
+def encoder(cls: Any, version: int) -> Encoder:
+    try:
+        return cls.encoders[version]  # type: ignore[no-any-return]
+    except KeyError:
+        made = cls.encoders[version] = make_encoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
+        return made
+
+
+def decoder(cls: Any, version: int) -> Decoder:
+    try:
+        return cls.decoders[version]  # type: ignore[no-any-return]
+    except KeyError:
+        made = cls.decoders[version] = make_decoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
+        return made
+
+
+def encode_parts(value: Any, version: int) -> list[Part]:
+    """The message as pieces in order; records stay the objects that were put in."""
+    parts: list[Part] = []
+    encoder(type(value), version)(value, parts)
+    return parts
+
+
+def encode(value: Any, version: int) -> bytes:
+    """The message as bytes."""
+    parts: list[Any] = []
+    encoder(type(value), version)(value, parts)
+    return b"".join(parts)
+
+
+def decode(cls: type[T], version: int, buffer: Buffer, position: int = 0) -> T:
+    """The message that starts at `position`. Bytes after it are left alone, as Kafka leaves them."""
+    value, _ = decoder(cls, version)(buffer, position)
+    return value  # type: ignore[no-any-return]

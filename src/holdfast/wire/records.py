@@ -1,0 +1,227 @@
+"""The records inside a batch.
+
+The broker itself looks inside a batch only where the protocol makes it (a timestamp's exact offset); clients,
+the journal and tests encode and decode here. Lengths are hostile until proven: each is checked against the
+bytes that are left before it is used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from holdfast.wire.batch import (
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MIN_RECORD_SIZE,
+    TRANSACTIONAL,
+    Batch,
+    BatchError,
+    BatchFault,
+    BatchHeader,
+    Buffer,
+    parse_header,
+    with_timestamps,
+)
+from holdfast.wire.compression import DEFAULT_MAX_OUTPUT, Codec, compress, decompress
+
+_FRONT = struct.Struct(">qiibI")
+_BODY = struct.Struct(">hiqqqhii")
+
+
+class Record(NamedTuple):
+    """A record as applications see it. `offset` counts from the log's start once stored."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    compression: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: bool = False,
+) -> bytes:
+    """One batch of all `records`; the first one's offset and timestamp are the bases of the others."""
+    if not records:
+        raise ValueError("a batch has at least one record")
+    base_offset, base_timestamp = records[0].offset, records[0].timestamp
+    body = bytearray()
+    for record in records:
+        _put_record(body, record, base_offset, base_timestamp)
+    attributes = int(compression)
+    attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+    attributes |= LOG_APPEND_TIME if log_append_time else 0
+    behind_crc = _BODY.pack(
+        attributes,
+        records[-1].offset - base_offset,
+        base_timestamp,
+        max(record.timestamp for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    ) + (body if compression is Codec.NONE else compress(compression, body))
+    length = CRC_START - LENGTH_OVERHEAD + len(behind_crc)
+    return _FRONT.pack(base_offset, length, leader_epoch, MAGIC, crc32c(behind_crc)) + behind_crc
+
+
+def decode_batch(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    max_decompressed: int = DEFAULT_MAX_OUTPUT,
+    check_crc: bool = True,
+) -> list[Record]:
+    """All records of the batch at `position`, or :class:`~holdfast.wire.errors.WireError`."""
+    header = parse_header(buffer, position)
+    if header.magic != MAGIC:
+        raise BatchError(BatchFault.UNSUPPORTED_MAGIC, f"batch of magic {header.magic}")
+    end = position + header.batch_length + LENGTH_OVERHEAD
+    if end - position < HEADER_SIZE or end > len(buffer):
+        raise BatchError(BatchFault.CORRUPT, f"batch of {header.size} bytes in {len(buffer) - position}")
+    view = memoryview(buffer)
+    if check_crc and crc32c(bytes(view[position + CRC_START : end])) != header.crc:
+        raise BatchError(BatchFault.CORRUPT, "the batch's CRC does not match")
+    data = bytes(decompress(header.codec, view[position + HEADER_SIZE : end], max_decompressed))
+    if not 0 <= header.record_count <= len(data) // MIN_RECORD_SIZE:
+        message = f"{header.record_count} records cannot be in {len(data)} bytes"
+        raise BatchError(BatchFault.INVALID_RECORD, message)
+    return _decode_records(data, header)
+
+
+def with_true_max_timestamp(batch: Batch) -> Batch:
+    """The batch with the maximum timestamp its records have.
+
+    Some clients leave the header's field unset. Kafka recomputes it for every batch; we only where it cannot
+    be true, because the time index would be misled.
+    """
+    records = decode_batch(batch.data, check_crc=False)
+    latest = max(record.timestamp for record in records)
+    header = batch.header
+    data = with_timestamps(batch.data, header.base_offset, header.leader_epoch, latest, 0)
+    return Batch(parse_header(data), memoryview(data))
+
+
+def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
+    base_timestamp = header.base_timestamp
+    fixed_timestamp = header.max_timestamp if header.has_log_append_time else None
+    records: list[Record] = []
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            length, position = _varint(data, position)
+            record_end = position + length
+            if length < MIN_RECORD_SIZE - 1 or record_end > len(data):
+                raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
+            record = _decode_record(data, position, record_end, header, base_timestamp)
+            records.append(record if fixed_timestamp is None else record._replace(timestamp=fixed_timestamp))
+            position = record_end
+    except IndexError:
+        raise BatchError(BatchFault.INVALID_RECORD, "the records end in the middle of one") from None
+    except UnicodeDecodeError:
+        raise BatchError(BatchFault.INVALID_RECORD, "a header key is not UTF-8") from None
+    if position != len(data):
+        raise BatchError(BatchFault.INVALID_RECORD, f"{len(data) - position} bytes after the last record")
+    return records
+
+
+def _decode_record(data: bytes, position: int, end: int, header: BatchHeader, base_timestamp: int) -> Record:
+    timestamp_delta, position = _varint(data, position + 1)  # one byte of attributes, unused
+    offset_delta, position = _varint(data, position)
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise BatchError(BatchFault.INVALID_RECORD, f"offset delta {offset_delta} is outside of the batch")
+    key, position = _sized(data, position, end)
+    value, position = _sized(data, position, end)
+    count, position = _varint(data, position)
+    # A header is at least two lengths, one byte each.
+    if not 0 <= count <= (end - position) // 2:
+        raise BatchError(BatchFault.INVALID_RECORD, f"{count} headers cannot be in {end - position} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, position = _sized(data, position, end)
+        if name is None:
+            raise BatchError(BatchFault.INVALID_RECORD, "a header without a key")
+        content, position = _sized(data, position, end)
+        headers.append((name.decode(), content))
+    if position != end:
+        raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
+    timestamp = base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+
+
+def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _varint(data, position)
+    if length < 0:
+        if length != -1:
+            raise BatchError(BatchFault.INVALID_RECORD, f"a length of {length}")
+        return None, position
+    if length > end - position:
+        raise BatchError(BatchFault.INVALID_RECORD, f"{length} bytes where {end - position} are left")
+    return data[position : position + length], position + length
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint; ten bytes hold the largest one."""
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    raw = byte & 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position
+    raise BatchError(BatchFault.INVALID_RECORD, "a varint of more than ten bytes")
+
+
+def _put_record(out: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+    body = bytearray(1)
+    _put_varint(body, record.timestamp - base_timestamp)
+    _put_varint(body, record.offset - base_offset)
+    _put_sized(body, record.key)
+    _put_sized(body, record.value)
+    _put_varint(body, len(record.headers))
+    _put_headers(body, record.headers)
+    _put_varint(out, len(body))
+    out += body
+
+
+def _put_headers(out: bytearray, headers: Iterable[tuple[str, bytes | None]]) -> None:
+    for name, content in headers:
+        _put_sized(out, name.encode())
+        _put_sized(out, content)
+
+
+def _put_sized(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # -1 in zigzag
+        return
+    _put_varint(out, len(data))
+    out += data
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    raw = (number << 1) ^ (number >> 63)
+    while raw > 0x7F:
+        out.append((raw & 0x7F) | 0x80)
+        raw >>= 7
+    out.append(raw)
