@@ -1,0 +1,188 @@
+"""Records per second through librdkafka: what one producer and one consumer get out of a broker."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from bench.client import CONSUME_AT_ONCE, CONSUMER, PRODUCER
+from bench.librdkafka import new_topic, run_client
+from bench.measure import HOLDFAST, KAFKA, MOCK, Plan, Result, Row, alternating, spread
+from bench.servers import Broker, both, settle
+from bench.tables import Target, Verdict, figure, median, paragraph, table, times
+
+NAME: Final = "throughput"
+TARGET: Final = Target("at least", 1.0)
+_BUSY: Final = 0.9
+"""A core that is used to this share counts as busy all the time."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    record_bytes: int
+    partitions: int
+    records: int
+
+    @property
+    def label(self) -> str:
+        size = f"{self.record_bytes // 1000} kB" if self.record_bytes >= 1000 else f"{self.record_bytes} B"
+        return f"{size}, {self.partitions} partition{'s' if self.partitions > 1 else ''}"
+
+
+def shapes(plan: Plan) -> list[Shape]:
+    """So many records that a round of either server takes some seconds on two cores."""
+    small, large = plan.pick(2_000_000, 100_000), plan.pick(500_000, 20_000)
+    return [
+        Shape(size, partitions, records) for size, records in ((100, small), (1000, large)) for partitions in (1, 12)
+    ]
+
+
+def run(plan: Plan) -> Result:
+    warm_up_seconds = plan.pick(full=45, quick=3)
+    rows: list[Row] = []
+    with both() as brokers:
+        for broker in brokers.values():
+            _warm_up(broker, shapes(plan), warm_up_seconds)
+        for number in range(1, plan.rounds + 1):
+            for shape in shapes(plan):
+                for name in alternating((*brokers, MOCK), number):
+                    broker_or_none = brokers.get(name)
+                    rows += (
+                        _mock(shape, number) if broker_or_none is None else _round(broker_or_none, name, shape, number)
+                    )
+    settings = {
+        "warm_up_seconds": warm_up_seconds,
+        "records": {shape.label: shape.records for shape in shapes(plan)},
+        "producer": PRODUCER,
+        "consumer": CONSUMER,
+        "consume_at_once": CONSUME_AT_ONCE,
+    }
+    return Result(NAME, settings, rows)
+
+
+def _warm_up(broker: Broker, all_shapes: list[Shape], seconds: float) -> None:
+    """The measured load itself, all shapes in turn: a JVM compiles what is run, and a cold Kafka is nobody's Kafka."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for shape in all_shapes:
+            _round(broker, "", shape, 0)
+
+
+def _round(broker: Broker, name: str, shape: Shape, number: int) -> list[Row]:
+    with new_topic(broker, shape.partitions) as topic:
+        settle()
+        options = {
+            "bootstrap": broker.bootstrap,
+            "topic": topic,
+            "partitions": shape.partitions,
+            "records": shape.records,
+            "record_bytes": shape.record_bytes,
+            "server_pid": broker.pid,
+        }
+        return [
+            Row(f"{what}, {shape.label}", name, number, run_client(what, **options)) for what in ("produce", "consume")
+        ]
+
+
+def _mock(shape: Shape, number: int) -> list[Row]:
+    """The client alone: librdkafka's own mock of a broker takes the records in the client's process."""
+    if shape.partitions > 1:
+        return []
+    figures = run_client(
+        "produce",
+        bootstrap="",
+        topic="bench",
+        partitions=1,
+        records=shape.records,
+        record_bytes=shape.record_bytes,
+        server_pid=None,
+    )
+    return [Row(f"produce, {shape.label}", MOCK, number, figures)]
+
+
+_NAMES: Final = {HOLDFAST: "Holdfast", KAFKA: "Apache Kafka", MOCK: "(client alone)"}
+_HEAD: Final = (
+    "",
+    "records/s",
+    "MB/s",
+    "server CPU s/M",
+    "client CPU s/M",
+    "cores: server + client",
+    "limit",
+    "ratio",
+    "target",
+)
+
+
+def section(result: Result) -> list[str]:
+    return [paragraph(_method(result)), "", *_phase(result, "produce"), *_phase(result, "consume")]
+
+
+def _phase(result: Result, what: str) -> list[str]:
+    rows = []
+    for shape in result.settings["records"]:
+        series = f"{what}, {shape}"
+        for server, shown in _NAMES.items():
+            if result.has(series, server):
+                ours = server == HOLDFAST
+                rows.append(
+                    (
+                        f"{shape}: {shown}",
+                        figure(result.values(series, server, "records_per_s")),
+                        median(result.values(series, server, "mb_per_s")),
+                        "" if server == MOCK else figure(result.values(series, server, "server_cpu_per_million")),
+                        figure(result.values(series, server, "client_cpu_per_million")),
+                        _cores(result, series, server),
+                        "" if server == MOCK else _limit(result, series, server),
+                        times(result.ratio(series, "records_per_s")) if ours else "",
+                        str(TARGET) if ours else "",
+                    )
+                )
+    return [f"### {what.capitalize()}", "", *table(_HEAD, rows)]
+
+
+def _cores(result: Result, series: str, server: str) -> str:
+    client = median(result.values(series, server, "client_cores"))
+    return client if server == MOCK else f"{median(result.values(series, server, 'server_cores'))} + {client}"
+
+
+def _method(result: Result) -> str:
+    settings = result.settings
+    records = "; ".join(f"{shape}: {count:,}" for shape, count in settings["records"].items())
+    return (
+        "One librdkafka client in a process of its own, driven from Python by `produce_batch` and"
+        f" `consume({settings['consume_at_once']})`; the same for both servers. Producer:"
+        f" {_told(settings['producer'])}; consumer, by assignment: {_told(settings['consumer'])}; all else at"
+        f" librdkafka's defaults. Records in a round: {records}. A new topic for every round; before it, what is dirty"
+        " is written to the disk. Both servers first served the same load for"
+        f" {settings['warm_up_seconds']} s each, uncounted, so that Kafka's JVM has compiled its way through it. What is"
+        " consumed was produced just before and lies in the page cache. CPU is in seconds per million records, of the"
+        " server's process and of the client's. The limit is who was at work all the time: the client or the server"
+        " when it kept a core busy, the machine when all cores were, neither when both waited in between. “Client"
+        " alone” is the same producer against librdkafka's mock of a broker, inside its own process, which stores"
+        " nothing: about what this client can do at all."
+    )
+
+
+def _told(settings: dict[str, object]) -> str:
+    return ", ".join(f"`{name}={str(value).lower()}`" for name, value in settings.items() if name != "group.id")
+
+
+def _limit(result: Result, series: str, server: str) -> str:
+    """Who was at work all the time, read from the cores that each side kept busy."""
+    server_cores = spread(result.values(series, server, "server_cores")).median
+    client_cores = spread(result.values(series, server, "client_cores")).median
+    if server_cores + client_cores >= _BUSY * float(result.machine.get("cores") or 2):
+        return "machine"
+    if client_cores >= _BUSY:
+        return "client"
+    return "server" if server_cores >= _BUSY else "neither"
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    measured = (
+        (series, result.ratio(series, "records_per_s"))
+        for series in (f"{what}, {shape}" for what in ("produce", "consume") for shape in result.settings["records"])
+    )
+    return [Verdict(f"{series}: records/s ÷ Kafka", TARGET, ratio) for series, ratio in measured if ratio is not None]

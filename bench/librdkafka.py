@@ -1,0 +1,77 @@
+"""Topics for a round, and the load of `bench.client` put on a broker."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # public, but not in __all__
+
+from bench.results import REPOSITORY
+from bench.servers import Broker
+
+_PATIENCE_SECONDS: Final = 60
+_CLIENT_TIMEOUT_SECONDS: Final = 180
+_POLL_SECONDS: Final = 0.05
+_numbers: Final = itertools.count(1)
+
+
+@contextlib.contextmanager
+def new_topic(broker: Broker, partitions: int) -> Iterator[str]:
+    """A topic of its own for a round; gone afterwards, so that disk and page cache do not fill up."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    topic = f"bench-{next(_numbers)}"
+    created = admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+    created[topic].result(_PATIENCE_SECONDS)
+    try:
+        _wait_until_led(broker, topic, partitions)
+        yield topic
+    finally:
+        admin.delete_topics([topic])[topic].result(_PATIENCE_SECONDS)
+
+
+def _wait_until_led(broker: Broker, topic: str, partitions: int) -> None:
+    """Kafka says that a topic is created before its partitions take records."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            end_offsets(broker, topic, partitions)
+            return
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
+
+
+def end_offsets(broker: Broker, topic: str, partitions: int) -> list[int]:
+    """How many records each partition of a new topic holds."""
+    # A client of its own: one that knows the topic from before may not ask again.
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
+    told = admin.list_offsets(asked, request_timeout=_PATIENCE_SECONDS)
+    return [future.result(_PATIENCE_SECONDS).offset for future in told.values()]
+
+
+def run_client(command: str, **options: Any) -> dict[str, float]:
+    """One measurement in a fresh client process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.client", command, json.dumps(options)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=_CLIENT_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RuntimeError(f"the client failed to {command}: {said[-1]}")
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures

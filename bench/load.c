@@ -1,0 +1,231 @@
+/* A load of small requests: many connections, each with a fixed number of requests in flight.
+ *
+ *   load PORT CONNECTIONS IN_FLIGHT SECONDS MAX_REQUESTS ORDERED < frame
+ *
+ * The frame on stdin is one whole request; its correlation id (bytes 8 to 11) counts up per connection. With ORDERED
+ * every reply must carry the id that is due. Ends after SECONDS or MAX_REQUESTS, whichever comes first, once all that
+ * is in flight has been answered. Prints one JSON object. In C, because a client in Python would measure itself.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_FRAME = 4096, MAX_IN_FLIGHT = 4096, READ_BYTES = 256 * 1024, HEAD_BYTES = 8, MAX_EVENTS = 512 };
+static const int64_t PATIENCE_NS = 10LL * 1000 * 1000 * 1000; /* for what is still in flight at the end */
+
+/* Latency in microseconds: exact below 64, then 32 steps to every doubling, so within about 3 %. */
+enum { EXACT = 64, STEPS = 32, BUCKETS = EXACT + 40 * STEPS };
+
+typedef struct {
+    int fd;
+    uint32_t next_id, due_id; /* requests sent and answered */
+    int64_t *sent_at;         /* by id modulo the number in flight */
+    char *out;                /* requests not written yet */
+    size_t out_used, out_done;
+    unsigned char head[HEAD_BYTES];
+    size_t head_used, skip;
+    int wants_write;
+} connection;
+
+static char frame[MAX_FRAME];
+static size_t frame_bytes;
+static int in_flight, ordered, poller;
+static uint64_t sent_total, max_requests, answered, odd_sizes, histogram[BUCKETS];
+static int64_t deadline;
+static uint32_t reply_bytes;
+static char read_buffer[READ_BYTES];
+
+static void fail(const char *what) {
+    fprintf(stderr, "load: %s%s%s\n", what, errno ? ": " : "", errno ? strerror(errno) : "");
+    exit(1);
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void count_latency(int64_t ns) {
+    uint64_t us = ns > 0 ? (uint64_t)ns / 1000 : 0;
+    int index = (int)us;
+    if (us >= EXACT) {
+        int shift = 63 - __builtin_clzll(us) - 5;
+        index = EXACT + (shift - 1) * STEPS + (int)((us >> shift) - STEPS);
+    }
+    histogram[index < BUCKETS ? index : BUCKETS - 1]++;
+}
+
+static double percentile_us(double share) {
+    uint64_t wanted = (uint64_t)(share * (double)answered), seen = 0;
+    for (int index = 0; index < BUCKETS; index++) {
+        seen += histogram[index];
+        if (seen > wanted) {
+            if (index < EXACT) return index;
+            int shift = (index - EXACT) / STEPS + 1;
+            return (double)((uint64_t)(STEPS + (index - EXACT) % STEPS) << shift);
+        }
+    }
+    return 0;
+}
+
+static void add_request(connection *c, int64_t now) {
+    char *at = c->out + c->out_used;
+    uint32_t id = htonl(c->next_id);
+    memcpy(at, frame, frame_bytes);
+    memcpy(at + 8, &id, 4);
+    c->sent_at[c->next_id++ % (uint32_t)in_flight] = now;
+    c->out_used += frame_bytes;
+    sent_total++;
+}
+
+static void watch(connection *c, int write_too) {
+    struct epoll_event event = {.events = EPOLLIN | (write_too ? (uint32_t)EPOLLOUT : 0), .data.ptr = c};
+    if (epoll_ctl(poller, EPOLL_CTL_MOD, c->fd, &event)) fail("epoll_ctl");
+    c->wants_write = write_too;
+}
+
+static void write_out(connection *c) {
+    while (c->out_done < c->out_used) {
+        ssize_t n = write(c->fd, c->out + c->out_done, c->out_used - c->out_done);
+        if (n < 0) {
+            if (errno == EINTR) continue;
+            if (errno != EAGAIN) fail("write");
+            if (!c->wants_write) watch(c, 1);
+            return;
+        }
+        c->out_done += (size_t)n;
+    }
+    c->out_used = c->out_done = 0;
+    if (c->wants_write) watch(c, 0);
+}
+
+/* One whole head is there: length and correlation id. */
+static void take_reply(connection *c, int64_t now) {
+    uint32_t size, id;
+    memcpy(&size, c->head, 4);
+    memcpy(&id, c->head + 4, 4);
+    size = ntohl(size);
+    if (size < 4 || size > 100u * 1024 * 1024) errno = 0, fail("a reply of impossible size");
+    if (ordered && ntohl(id) != c->due_id) errno = 0, fail("a reply with another correlation id than the one due");
+    if (c->due_id == c->next_id) errno = 0, fail("a reply to nothing");
+    if (reply_bytes == 0) reply_bytes = size;
+    if (size != reply_bytes) odd_sizes++;
+    count_latency(now - c->sent_at[c->due_id++ % (uint32_t)in_flight]);
+    answered++;
+    c->head_used = 0;
+    c->skip = size - 4;
+}
+
+static int take_bytes(connection *c, const char *data, size_t count, int64_t now) {
+    int replies = 0;
+    while (count > 0) {
+        size_t step = c->skip;
+        if (step > 0) {
+            if (step > count) step = count;
+            c->skip -= step;
+        } else {
+            step = HEAD_BYTES - c->head_used;
+            if (step > count) step = count;
+            memcpy(c->head + c->head_used, data, step);
+            c->head_used += step;
+            if (c->head_used == HEAD_BYTES) take_reply(c, now), replies++;
+        }
+        data += step;
+        count -= step;
+    }
+    return replies;
+}
+
+static void read_in(connection *c) {
+    ssize_t n = read(c->fd, read_buffer, READ_BYTES);
+    if (n == 0) errno = 0, fail("the server closed a connection");
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EINTR) return;
+        fail("read");
+    }
+    int64_t now = now_ns();
+    int replies = take_bytes(c, read_buffer, (size_t)n, now);
+    /* What could not be written yet moves to the front: the buffer holds exactly what may be in flight. */
+    memmove(c->out, c->out + c->out_done, c->out_used - c->out_done);
+    c->out_used -= c->out_done;
+    c->out_done = 0;
+    while (replies-- > 0 && now < deadline && sent_total < max_requests) add_request(c, now);
+    write_out(c);
+}
+
+static void open_connection(connection *c, int port) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int one = 1;
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (c->fd < 0) fail("socket");
+    if (connect(c->fd, (struct sockaddr *)&to, sizeof to)) fail("connect");
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    fcntl(c->fd, F_SETFL, O_NONBLOCK);
+    c->sent_at = calloc((size_t)in_flight, sizeof *c->sent_at);
+    c->out = malloc(frame_bytes * (size_t)in_flight);
+    if (!c->sent_at || !c->out) fail("memory");
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event)) fail("epoll_ctl");
+}
+
+static void run(connection *all, int connections, int64_t began) {
+    struct epoll_event events[MAX_EVENTS];
+    for (int i = 0; i < connections; i++) {
+        for (int k = 0; k < in_flight && sent_total < max_requests; k++) add_request(&all[i], began);
+        write_out(&all[i]);
+    }
+    while (answered < sent_total) {
+        int count = epoll_wait(poller, events, MAX_EVENTS, 1000);
+        if (count < 0 && errno != EINTR) fail("epoll_wait");
+        for (int i = 0; i < count; i++) {
+            connection *c = events[i].data.ptr;
+            if (events[i].events & EPOLLOUT) write_out(c);
+            if (events[i].events & ~(uint32_t)EPOLLOUT) read_in(c);
+        }
+        if (now_ns() > deadline + PATIENCE_NS) errno = 0, fail("requests were left unanswered");
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 7) errno = 0, fail("usage: load PORT CONNECTIONS IN_FLIGHT SECONDS MAX_REQUESTS ORDERED < frame");
+    int port = atoi(argv[1]), connections = atoi(argv[2]);
+    in_flight = atoi(argv[3]);
+    double seconds = atof(argv[4]);
+    max_requests = strtoull(argv[5], NULL, 10);
+    ordered = atoi(argv[6]);
+    if (connections < 1 || in_flight < 1 || in_flight > MAX_IN_FLIGHT) errno = 0, fail("numbers out of range");
+    frame_bytes = fread(frame, 1, MAX_FRAME, stdin);
+    if (frame_bytes < 12) errno = 0, fail("no frame on stdin");
+    poller = epoll_create1(0);
+    connection *all = calloc((size_t)connections, sizeof *all);
+    if (!all) fail("memory");
+    for (int i = 0; i < connections; i++) open_connection(&all[i], port);
+
+    int64_t began = now_ns();
+    deadline = began + (int64_t)(seconds * 1e9);
+    run(all, connections, began);
+    double took = (double)(now_ns() - began) / 1e9;
+
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                 (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+    printf("{\"requests\": %llu, \"seconds\": %.6f, \"p50_us\": %.0f, \"p99_us\": %.0f, \"cpu_seconds\": %.4f, "
+           "\"reply_bytes\": %u, \"odd_sizes\": %llu}\n",
+           (unsigned long long)answered, took, percentile_us(0.50), percentile_us(0.99), cpu, reply_bytes,
+           (unsigned long long)odd_sizes);
+    return 0;
+}

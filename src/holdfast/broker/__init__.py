@@ -1,0 +1,1 @@
+"""The shell around the pure parts: sockets, handlers, topics, producer ids, timers."""

@@ -1,0 +1,95 @@
+"""Time as the broker's promises count it: a pause of our own never ends anybody's session.
+
+When this process stood still (stopped by the operator, starved of CPU, a long garbage collection), the clients did
+nothing wrong: what they sent in the meantime waits in the sockets. So deadlines are measured on a clock that leaves
+our own pauses out, and after a pause the sockets are read before any deadline fires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 0.05
+"""How often deadlines are looked at. Sessions last seconds; twenty wake-ups a second cost nothing measurable."""
+
+PAUSE_SECONDS: Final = 0.25
+"""A tick that comes later than this was a pause of our own, not the ordinary jitter of a busy loop."""
+
+
+class Timer:
+    """A deadline that can be cancelled."""
+
+    __slots__ = ("action", "deadline")
+
+    def __init__(self, deadline: float, action: Callable[[], None]) -> None:
+        self.deadline = deadline
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class PauseAwareClock:
+    """A monotonic clock without our own pauses, and the deadlines that are measured on it.
+
+    For deadlines that end something of a client's (an idle connection, later a session). What only ends a wait that
+    the client itself bounded, such as a long poll, may use the loop's own timers.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._paused_seconds = 0.0
+        self._expected = 0.0
+        self._handle: asyncio.TimerHandle | None = None
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self.longest_pause_seconds = 0.0
+        self.pauses = 0
+
+    def now(self) -> float:
+        """Seconds on a clock that stood still whenever this process did."""
+        return self._loop.time() - self._paused_seconds
+
+    def start(self) -> None:
+        self._expected = self._loop.time() + TICK_SECONDS
+        self._handle = self._loop.call_at(self._expected, self._tick)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def call_later(self, delay_seconds: float, action: Callable[[], None]) -> Timer:
+        timer = Timer(self.now() + delay_seconds, action)
+        heapq.heappush(self._timers, (timer.deadline, next(self._order), timer))
+        return timer
+
+    def _tick(self) -> None:
+        late = self._loop.time() - self._expected
+        self.longest_pause_seconds = max(self.longest_pause_seconds, late)
+        if late > PAUSE_SECONDS:
+            self.pauses += 1
+            self._paused_seconds += late
+            logger.warning("stood still for %.0f ms; sessions and idle times are extended by as much", late * 1000)
+            # libuv runs timers before it polls and asyncio after; two hops through the ready queue put one whole
+            # pass over the sockets in between with either.
+            self._loop.call_soon(self._loop.call_soon, self._fire)
+        else:
+            self._fire()
+        self._expected = self._loop.time() + TICK_SECONDS
+        self._handle = self._loop.call_at(self._expected, self._tick)
+
+    def _fire(self) -> None:
+        now = self.now()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            action, timer.action = timer.action, None
+            if action is not None:
+                action()

@@ -1,0 +1,352 @@
+"""The broker's configuration, under Kafka's own names.
+
+Every broker config name of Apache Kafka 4 is accepted, so that a file written for Kafka starts a Holdfast. The names
+with an effect are the fields of `BrokerConfig`; one without is logged once; an unknown one is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
+
+from holdfast.broker.config_keys import ConfigError, ConfigKey, ConfigType, Value, read_keys
+from holdfast.broker.listener import Listener, only_listener
+
+__all__ = ["BROKER_KEYS", "OWN_DEFAULTS", "BrokerConfig", "ConfigError", "load_config"]
+
+logger = logging.getLogger(__name__)
+
+Flush = Literal["os", "always", "interval"]
+
+#: Where Holdfast starts from another value than Kafka; docs/differences.md says why.
+OWN_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "node.id": "1",
+        "broker.id": "1",
+        # Kafka binds to every interface; without authentication that is for the operator to ask for.
+        "listeners": "PLAINTEXT://127.0.0.1:9092",
+        "log.dir": "holdfast-data",
+        # Kafka has no bound (-1): then clients alone decide how much memory the broker takes.
+        "queued.max.request.bytes": str(256 * 1024 * 1024),
+        "process.roles": "broker,controller",
+        # One broker holds the only replica of everything.
+        "offsets.topic.replication.factor": "1",
+    }
+)
+
+#: Kafka has no one name for it: when an acknowledged record is on the disk and not only with the operating system.
+FLUSH_KEY: Final = ConfigKey("flush", ConfigType.STRING, "os", "[os, always, interval]")
+
+BROKER_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
+    {
+        name: replace(key, default=OWN_DEFAULTS.get(name, key.default))
+        for name, key in {**read_keys("broker_configs.txt"), "flush": FLUSH_KEY}.items()
+    }
+)
+
+#: Names that stand in configs of Kafka brokers and are read there by plug-ins or by quotas, not by the broker itself.
+_ALSO_ACCEPTED: Final = frozenset(
+    {
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+_ACCEPTED_PREFIXES: Final = ("listener.name.", "ssl.", "sasl.", "config.providers.", "rsm.config.", "rlmm.config.")
+_SECURITY: Final = re.compile(
+    r"(listener\.name\.[^.]+\.)?(ssl|sasl|authorizer|delegation\.token|security|principal\.builder|super\.users"
+    r"|allow\.everyone\.if\.no\.acl\.found)(\..*)?"
+)
+#: What is read through several names, in the order in which Kafka looks at them.
+_LISTENER_NAMES: Final = (
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "controller.listener.names",
+)
+_COMBINED_NAMES: Final = (
+    "node.id", "broker.id", "broker.rack", "log.dirs", "log.dir", "flush",
+    "log.roll.ms", "log.roll.hours",
+    "log.retention.ms", "log.retention.minutes", "log.retention.hours",
+    "log.flush.interval.ms", "log.flush.scheduler.interval.ms",
+)  # fmt: skip
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_NEVER_MS: Final = 2**63 - 1
+_DEFAULT_FLUSH_INTERVAL_MS: Final = 1000
+_DEFAULT_LISTENER: Final = only_listener("listeners", OWN_DEFAULTS)
+
+
+def _default(name: str) -> Any:  # Any: the annotation of the field it stands for says the type
+    key = BROKER_KEYS[name]
+    assert key.default is not None, f"{name} has no default"
+    return key.parse(key.default)
+
+
+def _setting(name: str) -> Any:
+    """A field that is exactly one config."""
+    return field(default=_default(name), metadata={"name": name})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """What the broker goes by. `BrokerConfig()` is the default; `BrokerConfig.of(...)` reads Kafka's names."""
+
+    node_id: int = 1
+    listener: Listener = _DEFAULT_LISTENER
+    #: What clients are told; None: the listener itself, or the name of this machine if that is a wildcard address.
+    advertised_listener: Listener | None = None
+    data_dir: Path = Path("holdfast-data")
+    broker_rack: str | None = None
+
+    auto_create_topics_enable: bool = _setting("auto.create.topics.enable")
+    delete_topic_enable: bool = _setting("delete.topic.enable")
+    num_partitions: int = _setting("num.partitions")
+    default_replication_factor: int = _setting("default.replication.factor")
+
+    socket_request_max_bytes: int = _setting("socket.request.max.bytes")
+    queued_max_request_bytes: int = _setting("queued.max.request.bytes")
+    fetch_max_bytes: int = _setting("fetch.max.bytes")
+    connections_max_idle_ms: int = _setting("connections.max.idle.ms")
+    max_connections: int = _setting("max.connections")
+    max_connections_per_ip: int = _setting("max.connections.per.ip")
+    producer_id_expiration_ms: int = _setting("producer.id.expiration.ms")
+
+    message_max_bytes: int = _setting("message.max.bytes")
+    compression_type: str = _setting("compression.type")
+    log_cleanup_policy: tuple[str, ...] = _setting("log.cleanup.policy")
+    log_segment_bytes: int = _setting("log.segment.bytes")
+    log_index_interval_bytes: int = _setting("log.index.interval.bytes")
+    log_retention_bytes: int = _setting("log.retention.bytes")
+    log_retention_check_interval_ms: int = _setting("log.retention.check.interval.ms")
+    log_message_timestamp_type: str = _setting("log.message.timestamp.type")
+    log_message_timestamp_before_max_ms: int = _setting("log.message.timestamp.before.max.ms")
+    log_message_timestamp_after_max_ms: int = _setting("log.message.timestamp.after.max.ms")
+    log_flush_interval_messages: int = _setting("log.flush.interval.messages")
+
+    #: From log.roll.ms or log.roll.hours.
+    log_roll_ms: int = 168 * _HOUR_MS
+    #: From log.retention.ms, .minutes or .hours; -1 for ever.
+    log_retention_ms: int = 168 * _HOUR_MS
+    #: When an acknowledged record is on the disk: when the system writes it, before the reply, or every interval.
+    flush: Flush = "os"
+    #: How often `flush = interval` flushes; from log.flush.interval.ms or log.flush.scheduler.interval.ms.
+    log_flush_interval_ms: int = _DEFAULT_FLUSH_INTERVAL_MS
+
+    group_min_session_timeout_ms: int = _setting("group.min.session.timeout.ms")
+    group_max_session_timeout_ms: int = _setting("group.max.session.timeout.ms")
+    group_initial_rebalance_delay_ms: int = _setting("group.initial.rebalance.delay.ms")
+    group_max_size: int = _setting("group.max.size")
+    offset_metadata_max_bytes: int = _setting("offset.metadata.max.bytes")
+    offsets_retention_minutes: int = _setting("offsets.retention.minutes")
+    offsets_retention_check_interval_ms: int = _setting("offsets.retention.check.interval.ms")
+    offsets_topic_num_partitions: int = _setting("offsets.topic.num.partitions")
+    offsets_commit_timeout_ms: int = _setting("offsets.commit.timeout.ms")
+
+    #: What was set, under its own name and as it was written, for DescribeConfigs.
+    given: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> BrokerConfig:
+        """The configuration these names and values make; `ConfigError` for a name or value that is not taken."""
+        parsed = {name: _key(name).parse(text) for name, text in values.items()}
+        own: dict[str, Any] = {  # Any: each value has the type of the field that carries its name
+            setting.name: parsed[setting.metadata["name"]]
+            for setting in fields(cls)
+            if setting.metadata.get("name") in parsed
+        }
+        if "queued_max_request_bytes" not in own and "socket_request_max_bytes" in own:
+            own["queued_max_request_bytes"] = max(cls.queued_max_request_bytes, own["socket_request_max_bytes"])
+        advertised = only_listener("advertised.listeners", values) if values.get("advertised.listeners") else None
+        config = cls(
+            node_id=_node_id(parsed),
+            listener=only_listener("listeners", {**OWN_DEFAULTS, **values}),
+            advertised_listener=_reachable(advertised),
+            data_dir=_data_dir(parsed),
+            broker_rack=values.get("broker.rack"),
+            log_roll_ms=_log_roll_ms(parsed),
+            log_retention_ms=_log_retention_ms(parsed),
+            flush=_flush(parsed),
+            log_flush_interval_ms=_flush_interval_ms(parsed) or _DEFAULT_FLUSH_INTERVAL_MS,
+            given=MappingProxyType(dict(values)),
+            **own,
+        )
+        _refuse_contradictions(config)
+        return config
+
+    def with_data_dir(self, data_dir: Path) -> BrokerConfig:
+        """The same, with its data elsewhere: a command line's `--data` may hold what a list cannot, a comma."""
+        return replace(self, data_dir=data_dir, given=MappingProxyType({**self.given, "log.dirs": str(data_dir)}))
+
+
+#: Every name whose value Holdfast goes by.
+EFFECTIVE_NAMES: Final[frozenset[str]] = frozenset(
+    {setting.metadata["name"] for setting in fields(BrokerConfig) if "name" in setting.metadata}
+    | {*_LISTENER_NAMES, *_COMBINED_NAMES}
+)
+
+
+def load_config(file: Path | None = None, sets: Sequence[str] = ()) -> BrokerConfig:
+    """The configuration of a TOML file, if any, and of `name=value` texts on top of it."""
+    values = {} if file is None else read_file(file)
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f'"{text}" is not of the form name=value')
+        values[name.strip()] = value.strip()
+    config = BrokerConfig.of(values)
+    _log_without_effect(values)
+    return config
+
+
+def read_file(file: Path) -> dict[str, str]:
+    """Names and values of a TOML file; a dotted name may be one quoted key or nested tables."""
+    try:
+        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the config file {file} is not valid TOML: {error}") from None
+    values: dict[str, str] = {}
+    _flatten(tree, "", values)
+    return values
+
+
+def _flatten(tree: Mapping[str, object], prefix: str, into: dict[str, str]) -> None:
+    for part, value in tree.items():
+        name = prefix + part
+        if isinstance(value, dict):
+            _flatten(value, name + ".", into)
+        elif name in into:
+            raise ConfigError(f"{name} is set twice in the config file")
+        else:
+            into[name] = _as_text(name, value)
+
+
+def _as_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, list):
+        return ",".join(_as_text(name, item) for item in value)
+    raise ConfigError(f"{name} = {value} in the config file is neither text, number, true, false nor a list of them")
+
+
+def _key(name: str) -> ConfigKey:
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return key
+    if name in _ALSO_ACCEPTED or name.startswith(_ACCEPTED_PREFIXES):
+        return ConfigKey(name, ConfigType.PASSWORD if _SECURITY.fullmatch(name) else ConfigType.STRING, None)
+    nearest = difflib.get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.5)
+    hint = f'; did you mean "{nearest[0]}"?' if nearest else ", nor is anything like it"
+    raise ConfigError(f'"{name}" is not a broker config{hint}')
+
+
+def _node_id(parsed: Mapping[str, Value]) -> int:
+    new, old = parsed.get("node.id"), parsed.get("broker.id")
+    if new is not None and old is not None and new != old:
+        raise ConfigError(f"node.id = {new} and its old name broker.id = {old} contradict each other")
+    node_id = cast("int", new if new is not None else old if old is not None else 1)
+    if node_id < 0:
+        raise BROKER_KEYS["broker.id"].refuse(str(node_id), "Value must be at least 0")
+    return node_id
+
+
+def _data_dir(parsed: Mapping[str, Value]) -> Path:
+    directories = cast("tuple[str, ...]", parsed.get("log.dirs") or parsed.get("log.dir") or ("holdfast-data",))
+    if len(directories) != 1:
+        raise ConfigError(f"log.dirs names {len(directories)} directories, but Holdfast keeps its data in one")
+    return Path(directories[0])
+
+
+def _reachable(advertised: Listener | None) -> Listener | None:
+    if advertised is not None and (advertised.is_wildcard or advertised.port == 0):
+        raise ConfigError(
+            f"Invalid value {advertised} for configuration advertised.listeners: "
+            "no client can connect to a wildcard address or to port 0"
+        )
+    return advertised
+
+
+def _refuse_contradictions(config: BrokerConfig) -> None:
+    if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
+        raise ConfigError(
+            f"group.min.session.timeout.ms = {config.group_min_session_timeout_ms} is more than "
+            f"group.max.session.timeout.ms = {config.group_max_session_timeout_ms}"
+        )
+    # A request larger than all memory for requests could never be read.
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        raise ConfigError(
+            f"queued.max.request.bytes = {config.queued_max_request_bytes} is less than "
+            f"socket.request.max.bytes = {config.socket_request_max_bytes}"
+        )
+
+
+def _first_set(parsed: Mapping[str, Value], *names_and_units: tuple[str, int]) -> int | None:
+    """The first of these names that is set, in milliseconds."""
+    for name, unit_ms in names_and_units:
+        if name in parsed:
+            return cast("int", parsed[name]) * unit_ms
+    return None
+
+
+def _log_roll_ms(parsed: Mapping[str, Value]) -> int:
+    roll_ms = _first_set(parsed, ("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))
+    if roll_ms is not None and roll_ms < 1:
+        raise BROKER_KEYS["log.roll.ms"].refuse(str(roll_ms), "Value must be at least 1")
+    return 168 * _HOUR_MS if roll_ms is None else roll_ms
+
+
+def _log_retention_ms(parsed: Mapping[str, Value]) -> int:
+    names = (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS))
+    retention_ms = _first_set(parsed, *names)
+    if retention_ms == 0:
+        raise ConfigError("log.retention.ms, .minutes or .hours must be -1, for ever, or more than 0")
+    if retention_ms is None:
+        return 168 * _HOUR_MS
+    return -1 if retention_ms < 0 else retention_ms
+
+
+def _flush_interval_ms(parsed: Mapping[str, Value]) -> int | None:
+    """The interval that was asked for; Kafka's largest number means never."""
+    interval_ms = _first_set(parsed, ("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+    return None if interval_ms is None or not 0 < interval_ms < _NEVER_MS else interval_ms
+
+
+def _flush(parsed: Mapping[str, Value]) -> Flush:
+    if "flush" in parsed:
+        return cast("Flush", parsed["flush"])
+    if parsed.get("log.flush.interval.messages") == 1 or parsed.get("log.flush.interval.ms") == 0:
+        return "always"
+    return "interval" if _flush_interval_ms(parsed) else "os"
+
+
+def _has_effect(name: str, value: str) -> bool:
+    if name == "log.flush.interval.messages":
+        return value == "1"  # there is no flush after every so many records, only after each one
+    return name in EFFECTIVE_NAMES
+
+
+def _log_without_effect(values: Mapping[str, str]) -> None:
+    idle = sorted(name for name, value in values.items() if not _has_effect(name, value))
+    security = [name for name in idle if _SECURITY.fullmatch(name) and values[name] not in ("", "PLAINTEXT")]
+    if security:
+        logger.warning(
+            "this broker is NOT protected: Holdfast has neither encryption nor authentication nor authorization, "
+            "%s have no effect",
+            ", ".join(security),
+        )
+    others = [name for name in idle if name not in security]
+    if others:
+        logger.info("without effect in Holdfast: %s", ", ".join(others))

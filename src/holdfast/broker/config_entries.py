@@ -1,0 +1,139 @@
+"""Configs as DescribeConfigs and CreateTopics show them: value, where it comes from, and what it overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from typing import Final
+
+from holdfast.broker.config import BROKER_KEYS, EFFECTIVE_NAMES, BrokerConfig
+from holdfast.broker.config_keys import ConfigKey, ConfigType
+from holdfast.broker.topic_config import TOPIC_KEYS, text_of
+
+
+class ConfigSource(IntEnum):
+    """The numbers DescribeConfigs uses."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    #: None if it is unset or not to be shown.
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: ConfigType
+    #: What the value is taken from: the first one holds, the others would if it were not set.
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str
+
+
+#: Names for one thing in different units, the one that wins first.
+_FAMILIES: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+_FAMILY_OF: Final = {name: family for family in _FAMILIES for name in family}
+
+
+def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
+    """Every broker config. All are read-only: Holdfast reads them at its start."""
+    given = _with_both_node_ids(config.given)
+    for name, key in sorted(BROKER_KEYS.items()):
+        if key.internal:
+            continue
+        synonyms = _broker_synonyms(given, name)
+        yield ConfigEntry(
+            name=name,
+            value=_shown(key, given[name]) if name in given else _shown_default(name),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            read_only=True,
+            sensitive=key.sensitive,
+            type=key.type,
+            synonyms=synonyms,
+            documentation="" if name in EFFECTIVE_NAMES else "Accepted; without effect in Holdfast.",
+        )
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every config of a topic, by name."""
+    given = _with_both_node_ids(config.given)
+    for name, key in sorted(TOPIC_KEYS.items()):
+        if key.internal and name not in overrides:
+            continue
+        synonyms: tuple[ConfigSynonym, ...] = ()
+        if name in overrides:
+            synonyms = (ConfigSynonym(name, _shown(key, overrides[name]), ConfigSource.TOPIC),)
+        if key.server_synonym is not None:
+            synonyms += _broker_synonyms(given, key.server_synonym)
+        yield ConfigEntry(
+            name=name,
+            value=_shown(key, text_of(config, overrides, name)),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            read_only=False,
+            sensitive=key.sensitive,
+            type=key.type,
+            synonyms=synonyms,
+            documentation=key.documentation,
+        )
+
+
+def _broker_synonyms(given: Mapping[str, str], name: str) -> tuple[ConfigSynonym, ...]:
+    """What is set, then what is default, among the names of one family; as in Kafka, only from `name` itself on."""
+    family = [BROKER_KEYS[member] for member in _FAMILY_OF.get(name, (name,))]
+    found = [
+        ConfigSynonym(key.name, _shown(key, given[key.name]), ConfigSource.STATIC_BROKER)
+        for key in family
+        if key.name in given
+    ]
+    found += [
+        ConfigSynonym(key.name, _shown_default(key.name), ConfigSource.DEFAULT)
+        for key in family
+        if key.default is not None
+    ]
+    while found and found[0].name != name:
+        del found[0]
+    return tuple(found)
+
+
+def _with_both_node_ids(given: Mapping[str, str]) -> Mapping[str, str]:
+    node_id = given.get("node.id", given.get("broker.id"))
+    return given if node_id is None else {**given, "node.id": node_id, "broker.id": node_id}
+
+
+@cache
+def _shown_default(name: str) -> str | None:
+    """Remembered: most of the broker's many configs are never set, and describing them all must not hold up others."""
+    return _shown(BROKER_KEYS[name], BROKER_KEYS[name].default)
+
+
+def _shown(key: ConfigKey, text: str | None) -> str | None:
+    """The value as Kafka prints it."""
+    if text is None or key.sensitive:
+        return None
+    if key.name in ("log.dir", "log.dirs"):
+        return text  # the one path of `--data`, even with a comma in it
+    value = key.parse(text)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).replace("e+", "E").replace("e-", "E-")
+    return str(value)

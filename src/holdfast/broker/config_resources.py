@@ -1,0 +1,141 @@
+"""What configs belong to, and the rules that AlterConfigs and IncrementalAlterConfigs share."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from holdfast.broker.config_keys import ConfigError
+from holdfast.broker.dispatch import Refused
+from holdfast.broker.topic_config import validate_overrides
+from holdfast.broker.topics import invalid_name
+from holdfast.log.errors import LogError
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+logger = logging.getLogger(__name__)
+
+#: A topic's overrides as they are → as they shall be.
+Change = Callable[[Mapping[str, str]], dict[str, str]]
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class _Config(Protocol):
+    name: str
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+    @property
+    def configs(self) -> Sequence[_Config]: ...
+
+
+R = TypeVar("R", bound=_Resource)
+
+async def alter_all(
+    broker: Broker, resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+) -> list[tuple[R, ErrorCode, str | None]]:
+    """Each resource with what became of it: an error on one changes nothing for the others."""
+    seen = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    outcomes: list[tuple[R, ErrorCode, str | None]] = []
+    async with broker.topics.configuring:
+        for resource in resources:
+            try:
+                if seen[resource.resource_type, resource.resource_name] > 1:
+                    raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                _refuse_duplicates(config.name for config in resource.configs)
+                await alter(resource)
+            except Refused as refusal:
+                outcomes.append((resource, refusal.code, refusal.message))
+            except LogError as error:
+                logger.error("cannot store the configs of %s: %s", resource.resource_name, error)
+                outcomes.append((resource, ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            else:
+                outcomes.append((resource, ErrorCode.NONE, None))
+    return outcomes
+
+
+async def alter_resource(broker: Broker, resource: _Resource, change: Change, *, validate_only: bool) -> None:
+    """Applies a change to the one resource; raises `Refused` where it cannot be."""
+    if resource.resource_type == ResourceType.TOPIC:
+        await _alter_topic(broker, resource.resource_name, change, validate_only=validate_only)
+    elif resource.resource_type == ResourceType.BROKER:
+        _refuse_broker_change(broker, resource)
+    else:
+        raise unsupported(resource.resource_type)
+
+
+def unsupported(resource_type: int) -> Refused:
+    if resource_type in ResourceType.__members__.values():
+        name = ResourceType(resource_type).name
+        return Refused(ErrorCode.INVALID_REQUEST, f"Holdfast has no configs of resource type {name}")
+    return Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+
+
+def broker_id(broker: Broker, text: str) -> int:
+    """The id in a BROKER resource's name, which must be ours."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {text}") from None
+    if number != broker.config.node_id:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.config.node_id}, but received {number}"
+        )
+    return number
+
+
+def refuse_null(name: str, value: str | None) -> str:
+    if value is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    return value
+
+
+async def _alter_topic(broker: Broker, name: str, change: Change, *, validate_only: bool) -> None:
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    reason = invalid_name(name)
+    if reason:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    topic = broker.topics.get(name)
+    # As Kafka: a bad value is told before a missing topic.
+    overrides = change(topic.overrides if topic else {})
+    try:
+        validate_overrides(broker.config, overrides)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    unchanged = validate_only or overrides == topic.overrides
+    if not unchanged and not await broker.topics.set_overrides(topic, overrides):
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _refuse_broker_change(broker: Broker, resource: _Resource) -> None:
+    if resource.resource_name:
+        broker_id(broker, resource.resource_name)
+    names = ", ".join(config.name for config in resource.configs)
+    if names:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs dynamically: [{names}]; Holdfast reads its broker configs when it starts",
+        )
+
+
+def _refuse_duplicates(names: Iterable[str]) -> None:
+    if any(count > 1 for count in Counter(names).values()):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

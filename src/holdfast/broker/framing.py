@@ -1,0 +1,119 @@
+"""Cutting a connection's bytes into request frames.
+
+All connections receive into one scratch buffer (a read and its parsing are one step of the event loop), so an idle
+connection owns no buffer at all. Only a frame that did not arrive whole in one read gets memory of its own, from the
+pool, growing as its bytes arrive.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from holdfast.broker.memory import Holder, MemoryPool
+from holdfast.wire.errors import WireError
+
+SCRATCH_BYTES: Final = 256 * 1024
+EAGER_BYTES: Final = 2 * 1024 * 1024
+"""Frames up to this size get their whole memory with their first byte: a producer's usual request. Larger ones double
+as they arrive, so that a length which is only announced costs nothing."""
+
+_length = Struct(">i").unpack_from
+
+
+class FrameReader:
+    """Where the next bytes go, and the frames that are complete."""
+
+    __slots__ = (
+        "_booked",
+        "_filled",
+        "_frame",
+        "_holder",
+        "_limit",
+        "_partial",
+        "_pool",
+        "_scratch",
+        "_size",
+        "starved",
+    )
+
+    def __init__(self, scratch: memoryview, limit_bytes: int, pool: MemoryPool, holder: Holder) -> None:
+        self._scratch = scratch
+        self._limit = limit_bytes
+        self._pool = pool
+        self._holder = holder
+        self._partial = b""
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._size = 0
+        self._booked = 0
+        self.starved = False
+        """The pool had no room: reading must pause until `grow` succeeds."""
+
+    @property
+    def midway(self) -> bool:
+        """A frame has begun and is not complete."""
+        return self._frame is not None or bool(self._partial)
+
+    def buffer(self) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self._scratch
+
+    def received(self, count: int) -> list[bytes | bytearray]:
+        """Takes the `count` bytes that were put into `buffer()`; returns the frames they complete.
+
+        A frame that comes as a bytearray has its length booked in the pool, to be released when it is done with.
+        """
+        if self._frame is None:
+            return self._cut(count)
+        self._filled += count
+        if self._filled == self._size:
+            frame, self._frame = self._frame, None
+            return [frame]
+        if self._filled == len(self._frame):
+            self.grow()
+        return []
+
+    def _cut(self, count: int) -> list[bytes | bytearray]:
+        data: memoryview | bytes = self._scratch[:count]
+        if self._partial:
+            data = self._partial + data
+            self._partial = b""
+            count = len(data)
+        frames: list[bytes | bytearray] = []
+        position = 0
+        while count - position >= 4:
+            size = _length(data, position)[0]
+            if not 0 < size <= self._limit:
+                raise WireError(f"request of {size} bytes; the limit (socket.request.max.bytes) is {self._limit}")
+            end = position + 4 + size
+            if end > count:
+                self._begin(size, data[position + 4 : count])
+                return frames
+            frames.append(bytes(data[position + 4 : end]))
+            position = end
+        self._partial = bytes(data[position:count])
+        return frames
+
+    def _begin(self, size: int, arrived: memoryview | bytes) -> None:
+        self._size = size
+        self._filled = len(arrived)
+        self._booked = 0
+        self._frame = bytearray(arrived)
+        self.grow()
+
+    def grow(self) -> bool:
+        """Makes room for more of the current frame. False if the pool has none now."""
+        frame = self._frame
+        if frame is None:
+            return True
+        wanted = self._size if self._size <= EAGER_BYTES else min(self._size, max(EAGER_BYTES, 2 * self._filled))
+        self.starved = not self._pool.take(self._holder, wanted - self._booked)
+        if not self.starved:
+            self._booked = wanted
+            # A new buffer rather than a resized one: the event loop may still hold a view of the old.
+            larger = bytearray(wanted)
+            larger[: self._filled] = memoryview(frame)[: self._filled]
+            self._frame = larger
+        return not self.starved

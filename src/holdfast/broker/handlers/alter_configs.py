@@ -1,0 +1,41 @@
+"""AlterConfigs: the whole configuration of a topic anew. What is not named goes back to its default."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.broker.config_resources import alter_all, alter_resource, refuse_null
+from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.wire.apis.alter_configs import (
+    ALTER_CONFIGS,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+
+@handles(ALTER_CONFIGS)
+async def alter_configs(
+    broker: Broker,
+    request: AlterConfigsRequest,
+    context: RequestContext,  # noqa: ARG001
+) -> AlterConfigsResponse:
+    async def alter(resource: AlterConfigsResource) -> None:
+        overrides = {config.name: refuse_null(config.name, config.value) for config in resource.configs}
+        await alter_resource(broker, resource, lambda _: overrides, validate_only=request.validate_only)
+
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, code, message in await alter_all(broker, request.resources, alter)
+        ]
+    )

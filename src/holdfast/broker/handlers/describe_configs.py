@@ -1,0 +1,87 @@
+"""DescribeConfigs: every config of a topic or of this broker, its value, and where that comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from holdfast.broker.config_entries import ConfigEntry, broker_entries, topic_entries
+from holdfast.broker.config_resources import ResourceType, broker_id, unsupported
+from holdfast.broker.dispatch import Refused, RequestContext, handles
+from holdfast.broker.topics import invalid_name
+from holdfast.wire.apis.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribedConfig,
+    DescribedConfigSynonym,
+)
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+
+@handles(DESCRIBE_CONFIGS)
+def describe_configs(
+    broker: Broker,
+    request: DescribeConfigsRequest,
+    context: RequestContext,  # noqa: ARG001
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+
+
+def _result(
+    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    # As Kafka: neither a list of names that is null nor one that is empty narrows anything down.
+    wanted = set(resource.configuration_keys or ())
+    try:
+        configs = [
+            _described(request, entry) for entry in _entries(broker, resource) if not wanted or entry.name in wanted
+        ]
+    except Refused as refusal:
+        code, message, configs = refusal.code, refusal.message, []
+    else:
+        code, message = ErrorCode.NONE, ""
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _entries(broker: Broker, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+    name = resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        reason = invalid_name(name)
+        if reason:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+        topic = broker.topics.get(name)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        return topic_entries(broker.config, topic.overrides)
+    if resource.resource_type == ResourceType.BROKER:
+        if not name:
+            return ()  # what was altered for all brokers at run time: nothing can be
+        broker_id(broker, name)
+        return broker_entries(broker.config)
+    raise unsupported(resource.resource_type)
+
+
+def _described(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedConfig:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribedConfig(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[DescribedConfigSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,158 @@
+"""Fetch: record batches out of partition logs, from the file to the socket.
+
+A fetch that finds less than `min_bytes` is parked until an append brings enough, or its time is up. Fetch sessions
+(KIP-227) are never granted: a broker may always answer with session 0, and a client then names its partitions in
+every request. For one broker without replicas that costs less than remembering them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.broker.partition import LEADER_EPOCH, Partition
+from holdfast.log import LogError, OffsetOutOfRange
+from holdfast.wire.apis.fetch import (
+    FETCH,
+    FetchablePartitionResponse,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+logger = logging.getLogger(__name__)
+
+FIRST_WITH_TOPIC_IDS: Final = 13
+
+
+@handles(FETCH)
+def fetch(
+    broker: Broker, request: FetchRequest, context: RequestContext
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    if request.session_id != 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    reading = _Reading(broker, request, context.api_version)
+    response = reading.read()
+    if reading.satisfied or request.max_wait_ms <= 0:
+        return response
+    return _wait(reading, request.max_wait_ms / 1000)
+
+
+async def _wait(reading: _Reading, timeout_seconds: float) -> FetchResponse:
+    """Reads again whenever one of the partitions has grown, until there is enough or the time is up."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def grown() -> None:
+        if not done.done() and reading.enough():
+            done.set_result(None)
+
+    def time_is_up() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    timer = loop.call_later(timeout_seconds, time_is_up)
+    for partition in reading.partitions:
+        partition.watchers.add(grown)
+    try:
+        grown()
+        await done
+    finally:
+        timer.cancel()
+        for partition in reading.partitions:
+            partition.watchers.discard(grown)
+    return reading.read()
+
+
+class _Reading:
+    """One fetch request against the logs as they are at a moment."""
+
+    __slots__ = ("broker", "by_id", "partitions", "request", "satisfied", "wanted")
+
+    def __init__(self, broker: Broker, request: FetchRequest, api_version: int) -> None:
+        self.broker = broker
+        self.request = request
+        self.by_id = api_version >= FIRST_WITH_TOPIC_IDS
+        self.satisfied = False
+        self.partitions: list[Partition] = []
+        self.wanted: list[FetchPartition] = []
+        """What is asked of each of `partitions`, in the same order."""
+
+    def read(self) -> FetchResponse:
+        self.partitions, self.wanted = [], []
+        left = min(self.request.max_bytes, self.broker.config.fetch_max_bytes)
+        found_bytes = 0
+        failed = False
+        response = FetchResponse()
+        topics = self.broker.topics
+        for wanted_topic in self.request.topics:
+            topic = topics.by_id(wanted_topic.topic_id) if self.by_id else topics.get(wanted_topic.topic)
+            answers: list[FetchablePartitionResponse] = []
+            for wanted in wanted_topic.partitions:
+                partition = topic.partition(wanted.partition) if topic is not None else None
+                if partition is None:
+                    unknown_id = topic is None and self.by_id
+                    code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    answer = _failed(wanted, code)
+                    answer.aborted_transactions = []
+                else:
+                    answer = self._read_one(partition, wanted, left, found_bytes == 0)
+                    size = len(answer.records)  # type: ignore[arg-type]  # always set by _read_one
+                    left = max(0, left - size)
+                    found_bytes += size
+                failed = failed or answer.error_code != 0
+                answers.append(answer)
+            response.responses.append(FetchableTopicResponse(wanted_topic.topic, wanted_topic.topic_id, answers))
+        self.satisfied = failed or found_bytes >= self.request.min_bytes or not self.partitions
+        return response
+
+    def _read_one(
+        self, partition: Partition, wanted: FetchPartition, left: int, nothing_yet: bool
+    ) -> FetchablePartitionResponse:
+        """`nothing_yet`: the reply's first batch is sent whole, whatever its size, so that readers always get on."""
+        log = partition.log
+        if wanted.current_leader_epoch > LEADER_EPOCH:
+            return _failed(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if wanted.last_fetched_epoch > LEADER_EPOCH:
+            return _failed(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.partitions.append(partition)
+        self.wanted.append(wanted)
+        try:
+            region: Any = b""
+            limit = min(left, wanted.partition_max_bytes)
+            if wanted.fetch_offset != log.end_offset and (limit > 0 or nothing_yet):
+                region = log.read(wanted.fetch_offset, max(0, limit), at_least_one=nothing_yet) or b""
+        except OffsetOutOfRange:
+            return _failed(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except LogError as error:
+            logger.error("%s", error)
+            return _failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+        end = log.end_offset
+        return FetchablePartitionResponse(
+            wanted.partition, 0, end, end, log.start_offset, aborted_transactions=None, records=region
+        )
+
+    def enough(self) -> bool:
+        """Whether a read would bring `min_bytes` now, or an answer for another reason."""
+        found_bytes = 0
+        for partition, wanted in zip(self.partitions, self.wanted, strict=True):
+            if partition.deleted or wanted.fetch_offset < partition.log.start_offset:
+                return True
+            if wanted.fetch_offset < partition.log.end_offset:
+                if self.request.min_bytes <= 1:
+                    return True
+                region = partition.log.read(wanted.fetch_offset, wanted.partition_max_bytes)
+                found_bytes += len(region) if region is not None else 0
+        return found_bytes >= self.request.min_bytes
+
+
+def _failed(wanted: FetchPartition, code: ErrorCode) -> FetchablePartitionResponse:
+    return FetchablePartitionResponse(wanted.partition, code, -1, -1, -1, aborted_transactions=None, records=b"")

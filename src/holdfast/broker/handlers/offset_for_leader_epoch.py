@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch: where a leader's term ended. Ours is the first and only one, and it ends where the log does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.broker.handlers._common import check_leader_epoch
+from holdfast.broker.partition import LEADER_EPOCH
+from holdfast.wire.apis.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopicResult,
+)
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+    from holdfast.broker.topics import Topic
+
+UNDEFINED: Final = -1
+
+
+@handles(OFFSET_FOR_LEADER_EPOCH)
+def offset_for_leader_epoch(
+    broker: Broker,
+    request: OffsetForLeaderEpochRequest,
+    context: RequestContext,  # noqa: ARG001
+) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for wanted_topic in request.topics:
+        topic = broker.topics.get(wanted_topic.topic)
+        results = [_end_of_epoch(topic, wanted) for wanted in wanted_topic.partitions]
+        response.topics.append(OffsetForLeaderTopicResult(wanted_topic.topic, results))
+    return response
+
+
+def _end_of_epoch(topic: Topic | None, wanted: OffsetForLeaderPartition) -> OffsetForLeaderPartitionResult:
+    partition = topic.partition(wanted.partition) if topic is not None else None
+    if partition is None:
+        return OffsetForLeaderPartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, wanted.partition)
+    code = check_leader_epoch(wanted.current_leader_epoch)
+    epoch = wanted.leader_epoch
+    if code or epoch == UNDEFINED or epoch > LEADER_EPOCH:
+        return OffsetForLeaderPartitionResult(code, wanted.partition)
+    # An epoch before the first one ended, as Kafka sees it, where the log begins.
+    end_offset = partition.log.end_offset if epoch == LEADER_EPOCH else partition.log.start_offset
+    return OffsetForLeaderPartitionResult(ErrorCode.NONE, wanted.partition, epoch, end_offset)

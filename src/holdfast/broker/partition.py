@@ -1,0 +1,36 @@
+"""A partition as the broker serves it: its log, and the fetches that wait for more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.broker.topic_config import TopicConfig
+from holdfast.log import PartitionLog
+
+LEADER_EPOCH: Final = 0
+"""There is one replica and it always leads, so its first term never ends."""
+
+
+class Partition:
+    __slots__ = ("config", "deleted", "index", "log", "topic_name", "watchers")
+
+    def __init__(self, topic_name: str, index: int, log: PartitionLog, config: TopicConfig) -> None:
+        self.topic_name = topic_name
+        self.index = index
+        self.log = log
+        self.config = config
+        self.deleted = False
+        self.watchers: set[Callable[[], None]] = set()
+        """Called after each produce and when the partition is deleted."""
+
+    def configure(self, config: TopicConfig) -> None:
+        self.config = config
+        self.log.config = config.to_log_config()
+
+    def notify(self) -> None:
+        for watcher in tuple(self.watchers):
+            watcher()
+
+    def __repr__(self) -> str:
+        return f"{self.topic_name}-{self.index}"

@@ -1,0 +1,259 @@
+"""The topics: which there are, their partitions on disk, and the one file that says so.
+
+`topics.json` is the truth. It is replaced whole and atomically, before the directories of a new topic are made and
+before those of a deleted one are removed; whatever a crash leaves half done in between is dealt with at the next start:
+a missing partition directory is made (empty), and a directory that belongs to no topic of the file is set aside under
+a name ending in `-stray`, never removed: it is all that is left of somebody's records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.broker.changes import Changes
+from holdfast.broker.config import BrokerConfig
+from holdfast.broker.partition import Partition
+from holdfast.broker.topic_config import TopicConfig
+from holdfast.log import DataDirectory, LogError, PartitionLog, StorageError, disk
+from holdfast.log.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id, write_topic_id
+
+logger = logging.getLogger(__name__)
+
+TOPICS_FILE: Final = "topics.json"
+STRAY: Final = "-stray"
+MAX_NAME: Final = 249
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+class TopicsFileError(Exception):
+    """`topics.json` cannot be read; the text says what to do."""
+
+
+def invalid_name(name: str) -> str | None:
+    """Why a topic cannot have this name, in Kafka's words, or None."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME}"
+    if not _LEGAL_NAME.fullmatch(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    name: str
+    id: bytes
+    overrides: dict[str, str]
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> Partition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+class Topics:
+    """All topics by name and by id. Changes are serialised and on disk before they are seen."""
+
+    def __init__(self, data: DataDirectory, config: BrokerConfig, changes: Changes, now_ms: Callable[[], int]) -> None:
+        self._data = data
+        self._config = config
+        self._now_ms = now_ms
+        self._names: dict[str, Topic] = {}
+        self._ids: dict[bytes, Topic] = {}
+        self._changing = asyncio.Lock()
+        self._changes = changes
+        self.configuring = asyncio.Lock()
+        """Held from reading a topic's overrides to storing new ones, so that no change is lost to another."""
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Topic | None:
+        return self._names.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return self._ids.get(topic_id)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._names.values())
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self._names.values():
+            yield from topic.partitions
+
+    # -- starting and stopping -----------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Reads the file and opens every log, cutting torn tails. Runs before the broker listens, in any thread."""
+        entries = self._read_file()
+        known = {(name, index) for name, entry in entries.items() for index in range(int(entry["partitions"]))}
+        for key, directory in self._data.partitions().items():
+            if key not in known:
+                self._set_aside(directory)
+        for name, entry in entries.items():
+            topic = Topic(name, decode_topic_id(entry["id"]).bytes, dict(entry["configs"]))
+            self._open_partitions(topic, int(entry["partitions"]))
+            self._publish(topic)
+        self.write_checkpoints()
+
+    def _read_file(self) -> dict[str, Any]:
+        path = self._data.path / TOPICS_FILE
+        try:
+            content = json.loads(path.read_text())
+            return dict(content["topics"])
+        except FileNotFoundError:
+            # The file comes before the first partition, so partitions without it mean that it was lost.
+            if self._data.partitions():
+                raise TopicsFileError(
+                    f"{self._data.path} holds partitions but no {TOPICS_FILE}; restore it, or use another directory"
+                ) from None
+            return {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise TopicsFileError(f"{path} is damaged ({error}); restore it from a backup before starting") from error
+
+    def logs(self) -> dict[tuple[str, int], PartitionLog]:
+        return {(partition.topic_name, partition.index): partition.log for partition in self.partitions()}
+
+    def write_checkpoints(self) -> None:
+        """How far the logs are flushed and where they start; entries of partitions that are gone must not stay,
+        or a new topic of the same name would begin where the old one was cut."""
+        logs = self.logs()
+        self._data.write_recovery_points(logs)
+        self._data.write_start_offsets(logs)
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+    # Each change runs to its end even if the client that asked for it goes away: file, memory and directories agree.
+
+    async def create(self, name: str, partition_count: int, overrides: dict[str, str]) -> Topic | None:
+        """The new topic, or None if one of that name exists."""
+        return await self._changes.to_the_end(self._create(name, partition_count, overrides))
+
+    async def grow(self, topic: Topic, partition_count: int) -> bool:
+        """False if the topic was deleted meanwhile, or has as many partitions already."""
+        return await self._changes.to_the_end(self._grow(topic, partition_count))
+
+    async def set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
+        """False if the topic was deleted meanwhile. Who computes overrides from the present ones holds `configuring`."""
+        return await self._changes.to_the_end(self._set_overrides(topic, overrides))
+
+    async def delete(self, topic: Topic) -> bool:
+        """False if somebody else deleted it first."""
+        return await self._changes.to_the_end(self._delete(topic))
+
+    async def _create(self, name: str, partition_count: int, overrides: dict[str, str]) -> Topic | None:
+        async with self._changing:
+            if name in self._names:
+                return None
+            topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
+            await self._store([*self._entries(), self._entry(topic, partition_count)])
+            try:
+                await asyncio.to_thread(self._open_partitions, topic, partition_count)
+            except LogError:
+                # Nobody was told of the topic, so it must not be there after a restart.
+                await self._store(self._entries())
+                raise
+            self._publish(topic)
+            logger.info("topic %s created with %d partitions", name, partition_count)
+            return topic
+
+    async def _grow(self, topic: Topic, partition_count: int) -> bool:
+        async with self._changing:
+            if self._names.get(topic.name) is not topic or partition_count <= len(topic.partitions):
+                return False
+            others = [entry for entry in self._entries() if entry[0] != topic.name]
+            await self._store([*others, self._entry(topic, partition_count)])
+            await asyncio.to_thread(self._open_partitions, topic, partition_count)
+            logger.info("topic %s grown to %d partitions", topic.name, partition_count)
+            return True
+
+    async def _set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
+        async with self._changing:
+            if self._names.get(topic.name) is not topic:
+                return False
+            changed = Topic(topic.name, topic.id, dict(overrides), topic.partitions)
+            others = [entry for entry in self._entries() if entry[0] != topic.name]
+            await self._store([*others, self._entry(changed, len(topic.partitions))])
+            topic.overrides = changed.overrides
+            config = TopicConfig.resolve(self._config, topic.overrides)
+            for partition in topic.partitions:
+                partition.configure(config)
+            return True
+
+    async def _delete(self, topic: Topic) -> bool:
+        async with self._changing:
+            if self._names.get(topic.name) is not topic:
+                return False
+            await self._store([entry for entry in self._entries() if entry[0] != topic.name])
+            del self._names[topic.name]
+            del self._ids[topic.id]
+            for partition in topic.partitions:
+                partition.deleted = True
+                partition.notify()
+            await asyncio.to_thread(self._remove_directories, topic)
+            logger.info("topic %s deleted", topic.name)
+            return True
+
+    # -- on disk -------------------------------------------------------------------------------------------------------
+
+    def _entries(self) -> list[tuple[str, dict[str, Any]]]:
+        return [self._entry(topic, len(topic.partitions)) for topic in self._names.values()]
+
+    @staticmethod
+    def _entry(topic: Topic, partition_count: int) -> tuple[str, dict[str, Any]]:
+        topic_id = encode_topic_id(uuid.UUID(bytes=topic.id))
+        return topic.name, {"id": topic_id, "partitions": partition_count, "configs": topic.overrides}
+
+    async def _store(self, entries: list[tuple[str, dict[str, Any]]]) -> None:
+        path = self._data.path / TOPICS_FILE
+        text = json.dumps({"version": 1, "topics": dict(entries)}, indent=1)
+        try:
+            await asyncio.to_thread(disk.replace_file, path, text.encode())
+        except OSError as error:
+            raise StorageError("write", path, error) from error
+
+    def _open_partitions(self, topic: Topic, partition_count: int) -> None:
+        config = TopicConfig.resolve(self._config, topic.overrides)
+        opened: list[Partition] = []
+        for index in range(len(topic.partitions), partition_count):
+            directory = self._data.partition_path(topic.name, index)
+            owner = read_topic_id(directory)
+            if owner is not None and owner.bytes != topic.id:
+                self._set_aside(directory)
+            log = self._data.open_log(topic.name, index, config.to_log_config(), now_ms=self._now_ms())
+            if owner is None or owner.bytes != topic.id:
+                write_topic_id(directory, uuid.UUID(bytes=topic.id))
+            opened.append(Partition(topic.name, index, log, config))
+        topic.partitions = [*topic.partitions, *opened]
+
+    def _publish(self, topic: Topic) -> None:
+        self._names[topic.name] = topic
+        self._ids[topic.id] = topic
+
+    def _remove_directories(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            partition.log.close(clean=False)
+            self._data.delete_partition(partition.topic_name, partition.index)
+        self.write_checkpoints()
+        self._data.purge_deleted()
+
+    def _set_aside(self, directory: Path) -> None:
+        aside = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}{STRAY}")
+        logger.warning("%s belongs to no topic; it is kept as %s", directory.name, aside.name)
+        disk.rename(directory, aside)

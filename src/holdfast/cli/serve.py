@@ -1,0 +1,150 @@
+"""`holdfast serve`: run a broker until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from holdfast.broker.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+_DESCRIPTION: Final = """\
+Run a Kafka-compatible broker. When it is ready, its first line on stdout is `holdfast listening on HOST:PORT`;
+everything else goes to stderr. SIGTERM or SIGINT stop it cleanly.
+"""
+_EPILOG: Final = """\
+Configs have the names of Apache Kafka's broker configs, e.g. --set num.partitions=3. Later settings win over earlier
+ones, and the command line over the file. A file may hold "log.segment.bytes" = 1073741824, or nested tables:
+[log.segment] with bytes = 1073741824 below it. Holdfast's own: flush = os (default), always or interval.
+"""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "serve", help="run a broker", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        dest="sets",
+        action="append",
+        type=_listen_option,
+        help="where to listen; port 0 takes a free one (default: 127.0.0.1:9092)",
+    )
+    parser.add_argument("--data", metavar="DIR", type=Path, help="where the data is kept (default: ./holdfast-data)")
+    parser.add_argument("--config", metavar="FILE.toml", type=Path, help="a TOML file with configs")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", dest="sets", action="append", default=[], help="one config; may be repeated"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="what is logged to stderr (default: info)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    _log_to_stderr(options.log_level)
+    # Only now: `holdfast --help` need not wait for the broker to be loaded.
+    from holdfast.broker.config import ConfigError, load_config
+    from holdfast.broker.server import BrokerError
+
+    try:
+        config = load_config(options.config, options.sets)
+        if options.data is not None:
+            config = config.with_data_dir(options.data)
+        _raise_file_limit()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(config))
+    except (ConfigError, BrokerError) as error:
+        print(f"holdfast serve: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    return EXIT_OK
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from holdfast.broker.server import Broker
+
+    broker = Broker(config, config.data_dir)
+    stopping = _stop_on_signals()
+    await broker.start()
+    try:
+        host, port = broker.address
+        address = f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"  # noqa: S104 - shown, not bound
+        if not config.listener.is_loopback:
+            logger.warning(
+                "listening on %s without authentication: whoever can reach this address can read and change all data",
+                address,
+            )
+        print(f"holdfast listening on {address}", flush=True)
+        await stopping.wait()
+        logger.info("stopping")
+    finally:
+        await broker.stop()
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT. Whoever presses Ctrl-C twice does not want to wait for a clean stop."""
+    stopping = asyncio.Event()
+
+    def interrupted() -> None:
+        if stopping.is_set():
+            os._exit(EXIT_INTERRUPTED)
+        stopping.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    return stopping
+
+
+def _listen_option(text: str) -> str:
+    """`--listen HOST:PORT` is short for `--set listeners=PLAINTEXT://HOST:PORT`."""
+    from holdfast.broker.config_keys import ConfigError
+    from holdfast.broker.listener import parse_listener
+
+    try:
+        listener = parse_listener("listeners", text)
+    except ConfigError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not HOST:PORT (an IPv6 address in brackets)") from None
+    return f"listeners={listener}"
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _raise_file_limit() -> None:
+    """A log keeps three files open, a connection one: the usual soft limit of 1024 is for interactive programs."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's event loop where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

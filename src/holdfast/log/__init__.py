@@ -1,0 +1,36 @@
+"""Append-only partitions on disk, in Kafka's own segment format.
+
+Plain synchronous code: no event loop, no clock (`now_ms` comes in). Who may call what from which thread is
+said in :mod:`holdfast.log.partition_log`.
+"""
+
+from holdfast.log.config import LogConfig
+from holdfast.log.data_directory import DataDirectory
+from holdfast.log.errors import (
+    CorruptLog,
+    DataDirectoryError,
+    LogError,
+    OffsetOutOfRange,
+    ProducerError,
+    RecordListTooLarge,
+    RecordTooLarge,
+    StorageError,
+)
+from holdfast.log.partition_log import Appended, PartitionLog
+from holdfast.log.segment import FileRegion
+
+__all__ = [
+    "Appended",
+    "CorruptLog",
+    "DataDirectory",
+    "DataDirectoryError",
+    "FileRegion",
+    "LogConfig",
+    "LogError",
+    "OffsetOutOfRange",
+    "PartitionLog",
+    "ProducerError",
+    "RecordListTooLarge",
+    "RecordTooLarge",
+    "StorageError",
+]

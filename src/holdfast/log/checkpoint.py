@@ -1,0 +1,68 @@
+"""Kafka's checkpoint files: a version, a count, and one line per entry; replaced whole, never edited.
+
+    0
+    2
+    orders 0 1500
+    orders 1 1498
+
+A checkpoint only saves work or keeps a promise about the past; one that cannot be read is as good as none, and
+is said so in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from holdfast.log import disk
+
+_logger = logging.getLogger(__name__)
+
+_VERSION = "0"
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+
+def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Offsets by topic and partition."""
+    _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+
+
+def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+    try:
+        entries = [line.split(" ") for line in _read(path)]
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+    except ValueError as error:
+        _logger.warning("checkpoint %s is ignored: %s", path, error)
+        return {}
+
+
+def write_epochs(path: Path, epochs: Sequence[tuple[int, int]]) -> None:
+    """Leader epochs with the first offset of each."""
+    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+
+
+def read_epochs(path: Path) -> list[tuple[int, int]]:
+    try:
+        entries = [line.split(" ") for line in _read(path)]
+        return [(int(epoch), int(start_offset)) for epoch, start_offset in entries]
+    except ValueError as error:
+        _logger.warning("checkpoint %s is ignored: %s", path, error)
+        return []
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    disk.replace_file(path, "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode())
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    if len(lines) < 2 or lines[0] != _VERSION or int(lines[1]) != len(lines) - 2:
+        raise ValueError("version or number of lines is wrong")
+    return lines[2:]

@@ -1,0 +1,196 @@
+"""The data directory: one broker's partitions, in Kafka's layout.
+
+.lock                             held by the one process that uses the directory
+meta.properties                   whose it is
+.kafka_cleanshutdown              there only after everything was closed properly
+recovery-point-offset-checkpoint  up to where each log is known to be on the disk
+log-start-offset-checkpoint       where each log starts, when that is not a segment's start
+orders-0/ orders-1/ …             one directory for each partition
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from holdfast.log import checkpoint, disk
+from holdfast.log.config import LogConfig
+from holdfast.log.errors import DataDirectoryError, StorageError
+from holdfast.log.partition_log import PartitionLog
+from holdfast.log.partition_metadata import encode_topic_id
+
+_LOCK = ".lock"
+_META = "meta.properties"
+_CLEAN = ".kafka_cleanshutdown"
+_CLEAN_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
+_DELETED_SUFFIX = "-delete"
+# Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
+_FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
+
+TopicPartition = tuple[str, int]
+
+
+class DataDirectory:
+    """Holds the lock from :meth:`open` to :meth:`close`, or to the end of the process, however it comes."""
+
+    def __init__(self, path: Path, lock_fd: int) -> None:
+        """Use :meth:`open`."""
+        self.path = path
+        self._lock_fd = lock_fd
+        # Housekeeping, topic deletion and DeleteRecords write the same files from different threads.
+        self._writing = threading.Lock()
+        self.cluster_id = ""
+        self.node_id = 0
+        self.was_clean = (path / _CLEAN).exists()
+        self._recovery_points = checkpoint.read_offsets(path / checkpoint.RECOVERY_POINTS)
+        self._start_offsets = checkpoint.read_offsets(path / checkpoint.LOG_START_OFFSETS)
+
+    @classmethod
+    def open(cls, path: Path, *, node_id: int, cluster_id: str | None = None) -> DataDirectory:
+        """Take the directory, creating it when missing. Without a `cluster_id` the stored one or a new one is used."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock_fd = _take_lock(path)
+        except OSError as error:
+            raise StorageError("use the data directory", path, error) from error
+        try:
+            directory = cls(path, lock_fd)
+            directory._identify(node_id, cluster_id)
+            # From here on the files change: whoever comes after a kill must look at them.
+            disk.unlink(path / _CLEAN)
+            disk.sync_directory(path)
+            directory.purge_deleted()
+        except OSError as error:
+            os.close(lock_fd)
+            raise StorageError("use the data directory", path, error) from error
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        return directory
+
+    def _identify(self, node_id: int, cluster_id: str | None) -> None:
+        path = self.path / _META
+        stored = _read_properties(path)
+        self.cluster_id = cluster_id or stored.get("cluster.id") or encode_topic_id(uuid.uuid4())
+        self.node_id = node_id
+        for name, wanted in (("node.id", str(node_id)), ("cluster.id", self.cluster_id)):
+            found = stored.get(name, wanted)
+            if found != wanted:
+                raise DataDirectoryError(f"{self.path} belongs to {name}={found}, not to {wanted}")
+        if not stored:
+            identity = f"cluster.id={self.cluster_id}\nnode.id={node_id}\n"
+            own_id = encode_topic_id(uuid.uuid4())
+            disk.replace_file(path, f"version=1\n{identity}directory.id={own_id}\n".encode())
+
+    # Partitions
+
+    def partition_path(self, topic: str, partition: int) -> Path:
+        return self.path / f"{topic}-{partition}"
+
+    def partitions(self) -> dict[TopicPartition, Path]:
+        """All partitions that have a directory here."""
+        found: dict[TopicPartition, Path] = {}
+        for path in sorted(self.path.iterdir()):
+            topic, _, number = path.name.rpartition("-")
+            if topic and number.isdecimal() and path.is_dir() and not path.name.endswith(_FOREIGN_SUFFIXES):
+                found[topic, int(number)] = path
+        return found
+
+    def open_log(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
+        """Open or create a partition, with what the checkpoints say of it."""
+        return PartitionLog.open(
+            self.partition_path(topic, partition),
+            config,
+            now_ms=now_ms,
+            clean=self.was_clean,
+            recovery_point=self._recovery_points.get((topic, partition), 0),
+            log_start_offset=self._start_offsets.get((topic, partition), 0),
+        )
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """The partition is gone with one rename; :meth:`purge_deleted` frees the space later.
+
+        Its log must have been closed. Regions still under way stay readable.
+        """
+        path = self.partition_path(topic, partition)
+        try:
+            disk.rename(path, path.with_name(f"{topic}-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"))
+            disk.sync_directory(self.path)
+        except OSError as error:
+            raise StorageError("delete", path, error) from error
+        self._recovery_points.pop((topic, partition), None)
+        self._start_offsets.pop((topic, partition), None)
+
+    def purge_deleted(self) -> None:
+        """Remove the files of deleted partitions. For a worker thread."""
+        for path in sorted(self.path.glob(f"*{_DELETED_SUFFIX}")):
+            if path.is_dir():
+                for file in sorted(path.iterdir()):
+                    disk.unlink(file)
+                disk.remove_directory(path)
+
+    # Checkpoints. Partitions that are not named keep the offsets they had.
+
+    def write_recovery_points(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        """Say how far the logs are flushed; what is below is not looked at again after a kill."""
+        self._recovery_points |= {key: log.recovery_point for key, log in logs.items()}
+        self._write(checkpoint.RECOVERY_POINTS, self._recovery_points)
+
+    def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        """Say where the logs start; needed after `delete_records_before`, before it is answered."""
+        self._start_offsets |= {key: log.start_offset for key, log in logs.items() if log.start_offset}
+        self._write(checkpoint.LOG_START_OFFSETS, self._start_offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            with self._writing:
+                checkpoint.write_offsets(self.path / name, offsets)
+        except OSError as error:
+            raise StorageError("write", self.path / name, error) from error
+
+    def close(self, logs: Mapping[TopicPartition, PartitionLog], *, clean: bool = True) -> None:
+        """Close all logs, then say that it was clean, then give the directory up."""
+        try:
+            for log in logs.values():
+                log.close(clean)
+            if clean:
+                self.write_recovery_points(logs)
+                self.write_start_offsets(logs)
+                disk.replace_file(self.path / _CLEAN, _CLEAN_CONTENT)
+        finally:
+            if self._lock_fd >= 0:
+                os.close(self._lock_fd)
+                self._lock_fd = -1
+
+
+def _take_lock(path: Path) -> int:
+    fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        # flock goes with the open file and so with the process; the second kind is the one Apache Kafka takes.
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+        os.close(fd)
+        who = f"process {holder}" if holder.isdecimal() else "another process"
+        raise DataDirectoryError(f"{path} is in use by {who}; only one broker can use it at a time") from None
+    except OSError:
+        os.close(fd)
+        raise
+    with contextlib.suppress(OSError):  # a full disk must not keep the broker from starting
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))

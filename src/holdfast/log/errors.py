@@ -1,0 +1,50 @@
+"""What can go wrong with a log. The broker maps each to Kafka's error code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+DUPLICATE_SEQUENCE_NUMBER = 46
+INVALID_PRODUCER_EPOCH = 47
+
+
+class LogError(Exception):
+    """Any refusal of the log."""
+
+
+class StorageError(LogError):
+    """The file system refused. Nothing of the operation is stored; it may be tried again."""
+
+    def __init__(self, action: str, path: Path, cause: OSError) -> None:
+        super().__init__(f"cannot {action} {path}: {cause.strerror or cause}")
+        self.errno = cause.errno
+
+
+class CorruptLog(LogError):
+    """Files that cannot be opened as a log without a person's decision."""
+
+
+class OffsetOutOfRange(LogError):
+    def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
+        super().__init__(f"offset {offset} is outside of [{start_offset}, {end_offset}]")
+
+
+class RecordTooLarge(LogError):
+    """A batch above max.message.bytes (Kafka: MESSAGE_TOO_LARGE)."""
+
+
+class RecordListTooLarge(LogError):
+    """Batches that do not fit in one segment (Kafka: RECORD_LIST_TOO_LARGE)."""
+
+
+class ProducerError(LogError):
+    """An idempotent producer's batch that must not be stored; `code` is Kafka's error code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DataDirectoryError(LogError):
+    """A data directory that cannot be used: locked, of another node, unreadable."""

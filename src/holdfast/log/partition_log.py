@@ -1,0 +1,449 @@
+"""A partition: its segments, end to end.
+
+Threads. One thread, the event loop's, calls `append` and `read`; both are quick and wait for no disk. Another
+thread may at the same time call `flush`, `apply_retention` and the look-ups by timestamp. `close` comes last,
+when nobody else calls. The lock guards what both sides change, the list of segments and the producers; it is
+held for a write into the page cache at most, never for a sync. Readers take no lock: the list is replaced, not
+changed, and a segment's size grows only after its bytes are written.
+
+What a roll leaves to be done (writing the old segment's indexes, the producers' snapshot, the syncs) is done by
+the next `flush`, in the worker. Should the process be killed before that, opening the log does it instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.log import checkpoint, disk
+from holdfast.log.config import UNLIMITED, LogConfig
+from holdfast.log.errors import OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
+from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
+from holdfast.log.producer_state import ProducerState
+from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
+from holdfast.log.segment import FileRegion, Segment
+from holdfast.wire.batch import (
+    NO_TIMESTAMP,
+    Batch,
+    BatchError,
+    BatchFault,
+    Buffer,
+    stamp,
+)
+from holdfast.wire.records import decode_batch, with_true_max_timestamp
+
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 unless the topic's timestamp type is LogAppendTime
+    log_start_offset: int
+    duplicate: bool = False
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+
+
+class DeletedSegment(NamedTuple):
+    base_offset: int
+    size: int
+    reason: str
+
+
+class _Place(NamedTuple):
+    """A batch and where it goes."""
+
+    batch: Batch
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+    def stamped(self, leader_epoch: int, append_time: int | None) -> list[Buffer]:
+        return stamp(self.batch.data, self.base_offset, leader_epoch, append_time)
+
+
+class _Rolled(NamedTuple):
+    """A segment that is full, with the producers as they were at its end: to be made durable."""
+
+    segment: Segment
+    producers: bytes
+
+
+class PartitionLog:
+    def __init__(self, directory: Path, config: LogConfig, recovered: Recovered, recovery_point: int) -> None:
+        """Use :meth:`open`."""
+        self.directory = directory
+        self.config = config
+        self.start_offset = recovered.start_offset
+        self.end_offset = recovered.segments[-1].next_offset
+        # Everything below is on the disk itself, indexes and snapshots included.
+        self.recovery_point = min(recovery_point, self.end_offset)
+        self._segments: tuple[Segment, ...] = tuple(recovered.segments)
+        self._producers: ProducerState = recovered.producers
+        self._epochs: LeaderEpochs = recovered.epochs
+        self._rolled: list[_Rolled] = []
+        self._has_torn_tail = False
+        self._failed_sync: OSError | None = None
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int = 0,
+    ) -> PartitionLog:
+        """Open a partition's directory, or create it. `clean`: the last user closed it properly."""
+        try:
+            recovered = recover(
+                directory,
+                config,
+                now_ms=now_ms,
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+            )
+        except OSError as error:
+            raise StorageError("open", directory, error) from error
+        end_offset = recovered.segments[-1].next_offset
+        return cls(directory, config, recovered, end_offset if clean else recovery_point)
+
+    # Appending
+
+    def append(self, batches: Sequence[Batch], *, leader_epoch: int, now_ms: int) -> Appended:
+        """Store all batches, or none. They must have come out of :func:`holdfast.wire.batch.batches`.
+
+        The bytes are written in place where the buffer allows: base offset and leader epoch are the log's.
+        """
+        if not batches:
+            raise ValueError("nothing to append")
+        self._refuse_after_failed_sync()
+        append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else None
+        size = self._check_sizes(batches)
+        if append_time is None:
+            batches = [self._with_sane_timestamps(batch, now_ms) for batch in batches]
+        with self._lock:
+            stored = self._producers.check_all([batch.header for batch in batches])
+            if stored is not None:
+                # As Kafka: a duplicate is answered with its first copy's timestamp, whatever the timestamp type.
+                return Appended(
+                    stored.first_offset, stored.last_offset, stored.timestamp, self.start_offset, duplicate=True
+                )
+            base_offset, placed = self.end_offset, _place(batches, self.end_offset, append_time)
+            segment = self._segment_for(placed, size, now_ms)
+            self._write(segment, [piece for place in placed for piece in place.stamped(leader_epoch, append_time)])
+            self._epochs.assign(leader_epoch, base_offset)
+            for place in placed:
+                segment.add(place.base_offset, place.last_offset, place.max_timestamp, len(place.batch.data))
+                if place.batch.header.producer_id >= 0:
+                    self._producers.update(place.batch.header, place.base_offset, place.max_timestamp, now_ms)
+            self.end_offset = segment.next_offset
+        time = NO_TIMESTAMP if append_time is None else append_time
+        return Appended(base_offset, self.end_offset - 1, time, self.start_offset)
+
+    def _check_sizes(self, batches: Sequence[Batch]) -> int:
+        total = 0
+        for batch in batches:
+            size = len(batch.data)
+            if size > self.config.max_message_bytes:
+                limit = self.config.max_message_bytes
+                raise RecordTooLarge(f"a batch of {size} bytes is above max.message.bytes={limit}")
+            total += size
+        if total > self.config.segment_bytes:
+            message = f"{total} bytes do not fit in one segment of {self.config.segment_bytes}"
+            raise RecordListTooLarge(message)
+        return total
+
+    def _with_sane_timestamps(self, batch: Batch, now_ms: int) -> Batch:
+        if batch.header.max_timestamp < batch.header.base_timestamp:
+            batch = with_true_max_timestamp(batch)
+        header, config = batch.header, self.config
+        early = now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
+        late = header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        if late or (early and header.base_timestamp != NO_TIMESTAMP):
+            found = header.max_timestamp if late else header.base_timestamp
+            message = f"timestamp {found} is too far from the broker's time {now_ms}"
+            raise BatchError(BatchFault.INVALID_TIMESTAMP, message)
+        return batch
+
+    def _segment_for(self, placed: Sequence[_Place], size: int, now_ms: int) -> Segment:
+        """The segment to append to: the last one, or a new one by Kafka's rules for rolling."""
+        segment = self._segments[-1]
+        if segment.size == 0:
+            return segment
+        latest = max([place.max_timestamp for place in placed])
+        first = segment.first_timestamp
+        waited_ms = latest - first if first >= 0 else now_ms - segment.created_ms
+        if (
+            segment.size + size > self.config.segment_bytes
+            or waited_ms > self.config.segment_ms
+            or placed[-1].last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+        ):
+            return self._roll(now_ms)
+        return segment
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Start a new segment at the end. The lock is held."""
+        try:
+            segment = Segment(self.directory, self.end_offset, now_ms, self.config.index_interval_bytes)
+        except OSError as error:
+            raise StorageError("start a segment in", self.directory, error) from error
+        full = self._segments[-1]
+        full.finish()
+        self._rolled.append(_Rolled(full, self._producers.to_snapshot()))
+        self._segments = (*self._segments, segment)
+        return segment
+
+    def _write(self, segment: Segment, pieces: Sequence[Buffer]) -> None:
+        try:
+            if self._has_torn_tail:
+                segment.cut_back()
+                self._has_torn_tail = False
+            segment.write(pieces)
+        except OSError as error:
+            self._cut_back(segment)
+            raise StorageError("append to", segment.file.path, error) from error
+
+    def _cut_back(self, segment: Segment) -> None:
+        try:
+            segment.cut_back()
+        except OSError:
+            # The next append tries again, before it writes.
+            self._has_torn_tail = True
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> FileRegion | None:
+        """A region that starts with the batch holding `offset`; None at the end of the log.
+
+        The region holds its file open: keep it until its bytes are sent, then let it go.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        if offset == self.end_offset or (max_bytes <= 0 and not at_least_one):
+            return None
+        segments = self._segments
+        last = segments[-1]
+        if offset >= last.base_offset:
+            return last.read(offset, max_bytes, at_least_one)
+        for segment in segments[_holding(segments, offset) :]:
+            region = segment.read(offset, max_bytes, at_least_one)
+            if region is not None:
+                return region
+            # A segment that Kafka has compacted may end before the next one begins.
+        return None
+
+    def batches_from(self, offset: int) -> Iterator[bytes]:
+        """All stored batches from the one that holds `offset` to the present end, for a replay."""
+        segments = self._segments
+        for segment in segments[_holding(segments, offset) :]:
+            for position, header in segment.headers(offset):
+                yield segment.batch_at(position, header)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def leader_epoch_end(self, epoch: int) -> EpochEnd:
+        """The largest leader epoch up to `epoch`, and its end offset; both -1 when it is not known."""
+        return self._epochs.end_of(epoch, self.end_offset)
+
+    @property
+    def latest_leader_epoch(self) -> int:
+        return self._epochs.latest
+
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp and the first record that has it; (-1, -1) in a log without any."""
+        latest = max(self._segments, key=lambda segment: segment.indexes.max_timestamp[0], default=None)
+        if latest is None:  # closed: the topic is being deleted
+            return TimestampOffset(NO_TIMESTAMP, -1)
+        timestamp, last_offset = latest.indexes.max_timestamp
+        if timestamp == NO_TIMESTAMP:
+            return TimestampOffset(NO_TIMESTAMP, -1)
+        found = next(latest.headers(last_offset), None)
+        if found is None:
+            return TimestampOffset(NO_TIMESTAMP, -1)
+        position, header = found
+        if header.has_log_append_time:
+            return TimestampOffset(timestamp, header.last_offset)
+        for record in decode_batch(latest.batch_at(position, header)):
+            if record.timestamp == timestamp:
+                return TimestampOffset(timestamp, record.offset)
+        return TimestampOffset(timestamp, header.last_offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record that is at least as late as `timestamp`. Decodes one batch."""
+        for segment in self._segments:
+            if segment.indexes.max_timestamp[0] < timestamp:
+                continue
+            first = max(segment.indexes.time.offset_before(timestamp), self.start_offset)
+            for position, header in segment.headers(first):
+                if header.max_timestamp < timestamp:
+                    continue
+                for record in decode_batch(segment.batch_at(position, header)):
+                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
+                        return TimestampOffset(record.timestamp, record.offset)
+        return None
+
+    # Deleting
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the start of the log up to `offset`; returns the new start.
+
+        The files go with the next retention. That the start stays there after a kill is the matter of the
+        data directory's checkpoint: write it before the request is answered.
+        """
+        if not 0 <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        with self._lock:
+            self.start_offset = max(self.start_offset, offset)
+            self._epochs.cut(self.start_offset, self.end_offset)
+        return self.start_offset
+
+    def apply_retention(self, now_ms: int) -> list[DeletedSegment]:
+        """Delete segments that are too old, too many, or before the start; forget silent producers."""
+        with self._lock:
+            self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+            doomed = self._doomed(now_ms)
+            if not doomed:
+                return []
+            if len(doomed) == len(self._segments):
+                self._roll(now_ms)
+            self._segments = self._segments[len(doomed) :]
+            self.start_offset = max(self.start_offset, self._segments[0].base_offset)
+            self._epochs.cut(self.start_offset, self.end_offset)
+            gone = {segment.base_offset for segment, _ in doomed}
+            self._rolled = [rolled for rolled in self._rolled if rolled.segment.base_offset not in gone]
+        # Oldest first, so that a kill in between leaves a log without holes.
+        for segment, _ in doomed:
+            for path in segment.paths:
+                disk.unlink(path)
+        self._drop_snapshots(before=self._segments[0].base_offset)
+        return [DeletedSegment(segment.base_offset, segment.size, reason) for segment, reason in doomed]
+
+    def _doomed(self, now_ms: int) -> list[tuple[Segment, str]]:
+        """The oldest segments, as many as one of the limits demands. The active one only goes by its age."""
+        config, segments = self.config, self._segments
+        excess = self.size_bytes - config.retention_bytes if config.retention_bytes != UNLIMITED else 0
+        doomed: list[tuple[Segment, str]] = []
+        for number, segment in enumerate(segments):
+            is_active = number == len(segments) - 1
+            excess -= segment.size
+            latest = segment.indexes.max_timestamp[0]
+            since = latest if latest >= 0 else segment.created_ms
+            if not is_active and segments[number + 1].base_offset <= self.start_offset:
+                reason = "log start offset"
+            elif not is_active and config.retention_bytes != UNLIMITED and excess >= 0:
+                reason = "retention.bytes"
+            elif config.retention_ms != UNLIMITED and segment.size and now_ms - since > config.retention_ms:
+                reason = "retention.ms"
+            else:
+                break
+            doomed.append((segment, reason))
+        return doomed
+
+    def _drop_snapshots(self, before: int) -> None:
+        for offset in snapshot_offsets(self.directory):
+            if offset < before:
+                disk.unlink(snapshot_path(self.directory, offset))
+
+    # Durability
+
+    @property
+    def needs_flush(self) -> bool:
+        """A roll has left work for :meth:`flush`; do it soon, whatever the flush policy is."""
+        return bool(self._rolled)
+
+    def flush(self) -> int:
+        """Bring everything appended so far to the disk itself; returns the end offset this covers.
+
+        For a worker thread. Appends go on meanwhile; several waiting for one flush can share it.
+        """
+        with self._flushing:
+            self._refuse_after_failed_sync()
+            with self._lock:
+                rolled, active, end_offset = list(self._rolled), self._segments[-1], self.end_offset
+                epochs = self._epochs.entries if self._epochs.is_dirty else None
+                self._epochs.is_dirty = False
+            if end_offset == self.recovery_point and not rolled and epochs is None:
+                return end_offset
+            try:
+                self._make_durable(rolled, active, epochs)
+            except OSError as error:
+                self._epochs.is_dirty = self._epochs.is_dirty or epochs is not None
+                raise StorageError("flush", self.directory, error) from error
+            with self._lock:
+                self._rolled = [entry for entry in self._rolled if entry not in rolled]
+            self.recovery_point = end_offset
+            return end_offset
+
+    def _make_durable(
+        self, rolled: Sequence[_Rolled], active: Segment, epochs: Sequence[tuple[int, int]] | None
+    ) -> None:
+        for segment, producers in rolled:
+            self._sync(segment)
+            segment.indexes.write()
+            disk.replace_file(snapshot_path(self.directory, segment.next_offset), producers)
+        self._sync(active)
+        if epochs is not None:
+            checkpoint.write_epochs(self.directory / checkpoint.LEADER_EPOCHS, epochs)
+        if rolled or self.recovery_point <= active.base_offset:
+            # The names of the new files.
+            disk.sync_directory(self.directory)
+
+    def _sync(self, segment: Segment) -> None:
+        try:
+            disk.fdatasync(segment.file.fd)
+        except OSError as error:
+            self._failed_sync = error
+            raise
+
+    def _refuse_after_failed_sync(self) -> None:
+        # After a failed sync Linux drops what it could not write, and the next sync succeeds as if all were well.
+        # Only opening the log again tells what is there.
+        if self._failed_sync is not None:
+            raise StorageError("use, since a sync failed,", self.directory, self._failed_sync)
+
+    def close(self, clean: bool = True) -> None:
+        """Flush all, indexes and producers included; with `clean` false only let the files go."""
+        if clean:
+            self.flush()
+            try:
+                self._segments[-1].finish()
+                for segment in self._segments:
+                    segment.indexes.write()
+                disk.replace_file(snapshot_path(self.directory, self.end_offset), self._producers.to_snapshot())
+            except OSError as error:
+                raise StorageError("close", self.directory, error) from error
+        self._segments = ()
+
+
+def _holding(segments: Sequence[Segment], offset: int) -> int:
+    """The number of the last segment that begins at or before `offset`."""
+    return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+
+def _place(batches: Sequence[Batch], next_offset: int, append_time: int | None) -> list[_Place]:
+    placed: list[_Place] = []
+    for batch in batches:
+        last_offset = next_offset + batch.header.last_offset_delta
+        timestamp = batch.header.max_timestamp if append_time is None else append_time
+        placed.append(_Place(batch, next_offset, last_offset, timestamp))
+        next_offset = last_offset + 1
+    return placed

@@ -1,0 +1,47 @@
+"""`partition.metadata`: the topic id that a partition's directory belongs to.
+
+A topic that is deleted and created again has the same name but another id; the file tells whose data it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from pathlib import Path
+
+from holdfast.log import disk
+from holdfast.log.errors import CorruptLog
+
+_NAME = "partition.metadata"
+
+
+def encode_topic_id(topic_id: uuid.UUID) -> str:
+    """Kafka's way to write a uuid: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def decode_topic_id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except (ValueError, binascii.Error):
+        raise ValueError(f"{text!r} is not a topic id") from None
+
+
+def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
+    content = f"version: 0\ntopic_id: {encode_topic_id(topic_id)}"
+    disk.replace_file(directory / _NAME, content.encode())
+
+
+def read_topic_id(directory: Path) -> uuid.UUID | None:
+    """The topic id, or None when the directory has no such file."""
+    path = directory / _NAME
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    try:
+        return decode_topic_id(fields["topic_id"])
+    except (KeyError, ValueError):
+        raise CorruptLog(f"{path} names no topic id") from None

@@ -1,0 +1,175 @@
+"""Opening a partition's directory: after a clean close by trust, after a kill by looking at every byte.
+
+What a kill can leave behind, and what becomes of it:
+
+- a torn batch at the end of the last segment: cut off;
+- indexes, snapshots and checkpoints that were never written, or half: built again from the log, or ignored;
+- files of a segment whose deletion was under way: swept.
+
+Everything below the recovery point was flushed and indexed before the point was moved there; it is trusted. A
+sound log never breaks in the middle. If the disk itself lost something there, the segments after the break are
+set aside under another name, not deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.log import checkpoint, disk
+from holdfast.log.config import LogConfig
+from holdfast.log.errors import CorruptLog
+from holdfast.log.leader_epochs import LeaderEpochs
+from holdfast.log.producer_state import CorruptSnapshot, ProducerState
+from holdfast.log.segment import Segment
+
+_logger = logging.getLogger(__name__)
+
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+_SWEPT_SUFFIXES = (".tmp", ".deleted", ".cleaned")
+_SET_ASIDE = ".corrupt"
+
+
+class Recovered(NamedTuple):
+    segments: list[Segment]
+    start_offset: int
+    producers: ProducerState
+    epochs: LeaderEpochs
+
+
+def recover(
+    directory: Path,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    clean: bool,
+    recovery_point: int,
+    log_start_offset: int,
+) -> Recovered:
+    """Open all that is in `directory`; the last segment is the one to append to."""
+    disk.make_directory(directory)
+    offsets = _sweep(directory)
+    segments = _open_segments(directory, offsets, config, now_ms, clean, recovery_point)
+    if segments and segments[-1].next_offset < log_start_offset:
+        # All that is left was deleted by DeleteRecords before the tail was lost.
+        _remove(segments)
+        segments = []
+    if not segments:
+        segments = [Segment(directory, log_start_offset, now_ms, config.index_interval_bytes)]
+    start_offset = max(log_start_offset, segments[0].base_offset)
+    end_offset = segments[-1].next_offset
+    epochs = LeaderEpochs(checkpoint.read_epochs(directory / checkpoint.LEADER_EPOCHS))
+    epochs.cut(start_offset, end_offset)
+    producers = _rebuild_producers(directory, segments, end_offset, epochs, now_ms)
+    producers.expire(now_ms, config.producer_id_expiration_ms)
+    return Recovered(segments, start_offset, producers, epochs)
+
+
+def snapshot_path(directory: Path, offset: int) -> Path:
+    return directory / f"{offset:020d}.snapshot"
+
+
+def snapshot_offsets(directory: Path) -> list[int]:
+    """Offsets of the snapshots there are, oldest first."""
+    return sorted(int(path.stem) for path in directory.glob("*.snapshot") if path.stem.isdecimal())
+
+
+def _sweep(directory: Path) -> list[int]:
+    """Remove leftovers; returns the base offsets of the segments, in order."""
+    paths = [directory / entry.name for entry in os.scandir(directory)]
+    logs = {path.stem for path in paths if path.suffix == ".log" and path.stem.isdecimal()}
+    for path in paths:
+        if path.suffix == ".swap":
+            raise CorruptLog(f"{path} is a compaction that Apache Kafka has not finished; start Kafka on it once")
+        orphan = path.suffix in _INDEX_SUFFIXES and path.stem not in logs
+        if orphan or path.suffix in _SWEPT_SUFFIXES:
+            disk.unlink(path)
+    return sorted(int(stem) for stem in logs)
+
+
+def _open_segments(
+    directory: Path, offsets: list[int], config: LogConfig, now_ms: int, clean: bool, recovery_point: int
+) -> list[Segment]:
+    segments: list[Segment] = []
+    for number, base_offset in enumerate(offsets):
+        segment = Segment(directory, base_offset, now_ms, config.index_interval_bytes)
+        next_base = offsets[number + 1] if number + 1 < len(offsets) else None
+        if clean or (next_base is not None and next_base <= recovery_point):
+            segment.load()
+            if next_base is not None:
+                segment.finish()
+            segments.append(segment)
+            continue
+        lost = segment.recover()
+        segments.append(segment)
+        if lost:
+            _logger.warning("%s: cut %d bytes behind the last whole batch", segment.file.path, lost)
+            segment.cut_back()
+            _set_aside(directory, offsets[number + 1 :])
+            break
+        if next_base is not None:
+            # The recovery point will move past this segment, and what is below it must be on the disk.
+            segment.finish()
+            disk.fdatasync(segment.file.fd)
+            segment.indexes.write()
+    return segments
+
+
+def _set_aside(directory: Path, offsets: list[int]) -> None:
+    for base_offset in offsets:
+        path = directory / f"{base_offset:020d}.log"
+        if path.stat().st_size:
+            _logger.error("%s follows a segment that is broken; it is kept as %s", path, path.name + _SET_ASIDE)
+            disk.rename(path, path.with_name(path.name + _SET_ASIDE))
+        else:
+            disk.unlink(path)
+        for suffix in _INDEX_SUFFIXES:
+            disk.unlink(path.with_suffix(suffix))
+
+
+def _remove(segments: list[Segment]) -> None:
+    for segment in segments:
+        for path in segment.paths:
+            disk.unlink(path)
+
+
+def _rebuild_producers(
+    directory: Path, segments: list[Segment], end_offset: int, epochs: LeaderEpochs, now_ms: int
+) -> ProducerState:
+    """From the newest snapshot that can be used, and the headers of all batches after it."""
+    state, offset = _newest_snapshot(directory, end_offset, now_ms)
+    _drop_stray_snapshots(directory, {segment.base_offset for segment in segments} | {offset})
+    for segment in segments:
+        if segment.next_offset <= offset:
+            continue
+        seen_ms = min(now_ms, int(segment.file.path.stat().st_mtime * 1000))
+        for _, header in segment.headers(offset):
+            epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                state.update(header, header.base_offset, header.max_timestamp, seen_ms)
+    return state
+
+
+def _newest_snapshot(directory: Path, end_offset: int, now_ms: int) -> tuple[ProducerState, int]:
+    for offset in reversed(snapshot_offsets(directory)):
+        path = snapshot_path(directory, offset)
+        if offset > end_offset:
+            # It knows of batches that are no more.
+            disk.unlink(path)
+            continue
+        try:
+            seen_ms = min(now_ms, int(path.stat().st_mtime * 1000))
+            return ProducerState.from_snapshot(path.read_bytes(), seen_ms), offset
+        except CorruptSnapshot as error:
+            _logger.warning("producer snapshot %s is ignored: %s", path, error)
+            disk.unlink(path)
+    return ProducerState(), 0
+
+
+def _drop_stray_snapshots(directory: Path, kept: set[int]) -> None:
+    """Each clean close leaves a snapshot at an offset where no segment begins; the newest one is enough."""
+    for offset in snapshot_offsets(directory):
+        if offset not in kept:
+            disk.unlink(snapshot_path(directory, offset))

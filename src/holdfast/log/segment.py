@@ -1,0 +1,247 @@
+"""One segment: a file of batches with its two indexes."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from holdfast.log import disk, scan
+from holdfast.log.index import SegmentIndexes
+from holdfast.wire.batch import NO_TIMESTAMP, BatchHeader
+
+# Readers at the tail ask for what was just appended. The places of the latest batches are kept as they come, so
+# that such a read needs neither the index nor the file.
+_RECENT_BATCHES = 2048
+
+
+class SegmentFile:
+    """An open segment file, closed when nobody holds it any more.
+
+    A region under way to a socket holds it; so retention can unlink a segment, and the log can be closed,
+    while the bytes are still being sent.
+    """
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.fd = -1
+        self.path = path
+        self.fd = disk.create(path)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class FileRegion:
+    """Bytes of a segment to be sent. The file descriptor is valid as long as `file` is referenced."""
+
+    __slots__ = ("fd", "file", "length", "position")
+
+    def __init__(self, fd: int, position: int, length: int, file: SegmentFile) -> None:
+        self.fd = fd
+        self.position = position
+        self.length = length
+        self.file = file
+
+    def __len__(self) -> int:
+        """What a message that carries the region counts for it."""
+        return self.length
+
+    def read(self) -> bytes:
+        return os.pread(self.fd, self.length, self.position)
+
+
+def log_path(directory: Path, base_offset: int) -> Path:
+    return directory / f"{base_offset:020d}.log"
+
+
+class Segment:
+    """Appended to by one thread; read by any. `size` and `next_offset` grow only after the bytes are there."""
+
+    def __init__(self, directory: Path, base_offset: int, created_ms: int, index_interval_bytes: int) -> None:
+        """Open the segment's file, or create it. One that has content must be loaded or recovered next."""
+        self.base_offset = base_offset
+        self.file = SegmentFile(log_path(directory, base_offset))
+        self.size = os.fstat(self.file.fd).st_size
+        self.next_offset = base_offset
+        self.created_ms = created_ms
+        self._index_interval_bytes = index_interval_bytes
+        self.indexes = SegmentIndexes.empty(self.file.path, base_offset)
+        self._first_timestamp: int | None = None
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The log first: without it the others mean nothing and are swept away."""
+        return self.file.path, self.indexes.offset.path, self.indexes.time.path
+
+    @property
+    def first_timestamp(self) -> int:
+        """The first batch's timestamp, from which segment.ms counts."""
+        if self._first_timestamp is None:
+            first = scan.header_at(self.file.fd, 0, self.size)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first.max_timestamp
+        return self._first_timestamp
+
+    # Writing
+
+    def write(self, pieces: Sequence[disk.Buffer]) -> None:
+        """Put bytes behind the end. They do not count until :meth:`add` says what they are."""
+        disk.write_at(self.file.fd, pieces, self.size)
+
+    def cut_back(self) -> None:
+        """Remove what a failed write left behind the end."""
+        disk.truncate(self.file.fd, self.size)
+
+    def add(self, base_offset: int, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Take in the batch that now stands at the end."""
+        position = self.size
+        self.indexes.add(position, last_offset, max_timestamp, size, self._index_interval_bytes)
+        offsets, positions = self._recent_offsets, self._recent_positions
+        if len(offsets) >= _RECENT_BATCHES:
+            # New lists instead of shorter ones: another thread may be reading the old.
+            offsets, positions = offsets[_RECENT_BATCHES // 2 :], positions[_RECENT_BATCHES // 2 :]
+            self._recent_offsets, self._recent_positions = offsets, positions
+        positions.append(position)
+        offsets.append(base_offset)
+        self.size = position + size
+        self.next_offset = last_offset + 1
+
+    def finish(self) -> None:
+        """The segment takes no more batches."""
+        self.indexes.finish()
+        self._recent_offsets, self._recent_positions = [], []
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> FileRegion | None:
+        """From the batch that holds `offset`, or the next one after it, to at most `max_bytes` on."""
+        size = self.size
+        found = self._recent_batch(offset, size) or self.find(offset)
+        if found is None:
+            return None
+        start, first_size = found
+        end = start + max_bytes
+        if end >= size:
+            end = size
+        elif max_bytes < first_size:
+            end = start + (first_size if at_least_one else max_bytes)
+        else:
+            end = self._whole_batches(start, end)
+        return FileRegion(self.file.fd, start, end - start, self.file) if end > start else None
+
+    def _whole_batches(self, start: int, end: int) -> int:
+        """Where to stop at or before `end`: at a batch's start if one is known, else anywhere, as Kafka does."""
+        positions = self._recent_positions
+        if positions and positions[0] <= end:
+            boundary = positions[bisect_right(positions, end) - 1]
+        else:
+            boundary = self.indexes.offset.last_position_up_to(end)
+        return boundary if boundary > start else end
+
+    def _recent_batch(self, offset: int, size: int) -> tuple[int, int] | None:
+        offsets, positions = self._recent_offsets, self._recent_positions
+        if not offsets or offset < offsets[0] or offset >= self.next_offset:
+            return None
+        number = bisect_right(offsets, offset) - 1
+        start = positions[number]
+        return start, (positions[number + 1] if number + 1 < len(offsets) else size) - start
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """Position and size of the batch that holds `offset`, or of the next one after it."""
+        _, above = self.indexes.offset.around(offset)
+        if above is not None:
+            # A large batch has an index entry of its own: one small read hits it.
+            hit = scan.header_at(self.file.fd, above[1], self.size)
+            if hit is not None and hit.base_offset <= offset <= hit.last_offset:
+                return above[1], hit.size
+        first = next(self.headers(offset), None)
+        return None if first is None else (first[0], first[1].size)
+
+    def headers(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of all batches from the one that holds `offset` on."""
+        below, _ = self.indexes.offset.around(offset)
+        if below is not None and not self._is_at(*below):
+            # An entry that lies: the log alone is the truth.
+            self.rebuild_indexes()
+            below, _ = self.indexes.offset.around(offset)
+        for position, header in scan.headers(self.file.fd, below[1] if below else 0, self.size):
+            if header.last_offset >= offset:
+                yield position, header
+
+    def batch_at(self, position: int, header: BatchHeader) -> bytes:
+        return os.pread(self.file.fd, header.size, position)
+
+    # Opening
+
+    def load(self) -> None:
+        """Trust the log's bytes, as after a clean close or below the recovery point; find its end.
+
+        The indexes are not trusted beyond what the log confirms: one that ends early is carried on.
+        """
+        indexes = SegmentIndexes.of_files(self.file.path, self.base_offset)
+        if not self._are_fit(indexes):
+            self.rebuild_indexes()
+            return
+        self.indexes = indexes
+        indexed = indexes.offset.last or (self.base_offset, 0)
+        for position, header in scan.headers(self.file.fd, self._first_untimed(indexes, *indexed), self.size):
+            if position >= indexed[1]:
+                self._index(indexes, position, header)
+            else:
+                indexes.add_timestamp(header.last_offset, header.max_timestamp)
+            self.next_offset = header.last_offset + 1
+
+    def _are_fit(self, indexes: SegmentIndexes) -> bool:
+        """Both files are there, and the last entry stands for a batch."""
+        if not (indexes.offset.is_whole_file() and indexes.time.is_whole_file()):
+            return False
+        last = indexes.offset.last
+        return last is None or self._is_at(*last)
+
+    def _first_untimed(self, indexes: SegmentIndexes, offset: int, position: int) -> int:
+        """Where to go on with timestamps: where the offset index ends, or earlier if the time index does."""
+        timed = indexes.time.last
+        if timed is None:
+            return 0
+        if timed[1] >= offset:
+            return position
+        below, _ = indexes.offset.around(timed[1])
+        return below[1] if below else 0
+
+    def recover(self) -> int:
+        """Find the end of the sound batches and index them; returns how many bytes are behind it."""
+        end, position = self.size, 0
+        indexes = SegmentIndexes.empty(self.file.path, self.base_offset)
+        self.next_offset = self.base_offset
+        for position, header in scan.sound_batches(self.file.fd, self.base_offset, end):
+            self._index(indexes, position, header)
+            self.next_offset = header.last_offset + 1
+            position += header.size
+        self.indexes = indexes
+        self.size = position
+        return end - position
+
+    def rebuild_indexes(self) -> None:
+        """Build both indexes from the headers alone."""
+        indexes = SegmentIndexes.empty(self.file.path, self.base_offset)
+        next_offset = self.base_offset
+        for position, header in scan.headers(self.file.fd, 0, self.size):
+            self._index(indexes, position, header)
+            next_offset = header.last_offset + 1
+        indexes.finish()
+        self.indexes, self.next_offset = indexes, next_offset
+
+    def _index(self, indexes: SegmentIndexes, position: int, header: BatchHeader) -> None:
+        interval_bytes = self._index_interval_bytes
+        indexes.add(position, header.last_offset, header.max_timestamp, header.size, interval_bytes)
+
+    def _is_at(self, last_offset: int, position: int) -> bool:
+        hit = scan.header_at(self.file.fd, position, self.size)
+        return hit is not None and hit.last_offset == last_offset

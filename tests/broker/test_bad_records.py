@@ -1,0 +1,213 @@
+"""Record batches that must not be stored: Kafka's error for each, and what was stored before stays.
+
+What Apache Kafka answers stands in the table; the test marked `real` asks it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import uuid
+from collections.abc import Callable
+
+import pytest
+from google_crc32c import value as crc32c
+
+from holdfast.wire.apis.fetch import FetchTopic
+from holdfast.wire.apis.produce import TopicProduceData
+from holdfast.wire.compression import Codec
+from holdfast.wire.error_codes import ErrorCode
+from tests.broker.trouble import Trouble
+from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.fixtures import apache_kafka, apache_kafka_distribution
+from tests.support.holdfast_broker import HoldfastBroker
+
+__all__ = ["apache_kafka", "apache_kafka_distribution"]
+
+MAX_MESSAGE_BYTES = 1_048_588
+
+
+def changed(position: int, content: bytes, original: bytes | None = None) -> bytes:
+    """A batch in which some bytes are others, under its old CRC."""
+    data = bytearray(original or batch(b"one"))
+    data[position : position + len(content)] = content
+    return bytes(data)
+
+
+def with_crc(data: bytes) -> bytes:
+    """The same under the CRC that belongs to it."""
+    return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+
+
+def of_size(size: int) -> bytes:
+    """A batch of exactly `size` bytes."""
+    overhead = len(batch(bytes(size - 100))) - (size - 100)
+    data = batch(bytes(size - overhead))
+    assert len(data) == size
+    return data
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    records: Callable[[], bytes]
+    error: int
+    version: int = 9
+    #: What Kafka answers where we know better.
+    kafka: int | None = None
+
+
+CASES = {
+    "wrong CRC": Case(lambda: changed(65, b"\xff\xff"), ErrorCode.CORRUPT_MESSAGE),
+    "wrong CRC, v7": Case(lambda: changed(65, b"\xff\xff"), ErrorCode.CORRUPT_MESSAGE, version=7),
+    "one byte above max.message.bytes": Case(lambda: of_size(MAX_MESSAGE_BYTES + 1), ErrorCode.MESSAGE_TOO_LARGE),
+    "far above max.message.bytes": Case(lambda: of_size(1_200_000), ErrorCode.MESSAGE_TOO_LARGE),
+    "two batches": Case(lambda: batch(b"one") + batch(b"two"), ErrorCode.INVALID_RECORD),
+    "no bytes": Case(lambda: b"", ErrorCode.INVALID_RECORD),
+    "ten bytes": Case(lambda: batch(b"one")[:10], ErrorCode.INVALID_RECORD),
+    "magic 0": Case(lambda: changed(16, b"\x00"), ErrorCode.INVALID_RECORD),
+    "magic 1": Case(lambda: changed(16, b"\x01"), ErrorCode.INVALID_RECORD),
+    "magic 3": Case(lambda: changed(16, b"\x03"), ErrorCode.CORRUPT_MESSAGE),
+    "cut in the records": Case(lambda: batch(b"a longer value")[:-5], ErrorCode.INVALID_RECORD),
+    "length past the end": Case(lambda: changed(8, struct.pack(">i", 5000)), ErrorCode.INVALID_RECORD),
+    # Kafka's sum of length and overhead overflows here.
+    "length of 2^31-1": Case(lambda: changed(8, struct.pack(">i", 2**31 - 1)), ErrorCode.INVALID_RECORD, kafka=-1),
+    "negative length": Case(lambda: changed(8, struct.pack(">i", -1)), ErrorCode.CORRUPT_MESSAGE),
+    "base offset 5": Case(lambda: changed(0, struct.pack(">q", 5)), ErrorCode.INVALID_RECORD),
+    "count above the records": Case(
+        lambda: with_crc(changed(57, struct.pack(">i", 2**31 - 1))), ErrorCode.INVALID_RECORD
+    ),
+    "last offset delta above the count": Case(
+        lambda: with_crc(changed(23, struct.pack(">i", 1000))), ErrorCode.INVALID_RECORD
+    ),
+    "a control batch": Case(lambda: batch(b"one", control=True), ErrorCode.INVALID_RECORD),
+    "a sequence of -1 with a producer id": Case(
+        lambda: batch(b"one", producer_id=77, producer_epoch=0), ErrorCode.INVALID_RECORD
+    ),
+    "two hours ahead": Case(
+        lambda: with_crc(changed(27, struct.pack(">qq", 4_000_000_000_000, 4_000_000_000_000))),
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
+    "zstd below v7": Case(
+        lambda: batch(b"one", compression=Codec.ZSTD), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, version=6
+    ),
+    "fewer records than counted": Case(
+        lambda: with_crc(changed(23, struct.pack(">i", 1), changed(57, struct.pack(">i", 2), batch(b"x" * 30)))),
+        ErrorCode.INVALID_RECORD,
+    ),
+}
+
+
+def refusal(client: WireClient, topic: str, case: Case) -> tuple[int, int]:
+    answer = client.produce(topic, case.records(), version=case.version)
+    return answer.error_code, answer.base_offset
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(
+    name: str, broker: HoldfastBroker, trouble: Trouble
+) -> None:
+    topic = f"bad-{uuid.uuid4().hex}"
+    with WireClient(broker.address) as client:
+        client.create_topic(topic)
+        assert client.produce(topic, batch(b"before")).error_code == 0
+
+        with trouble.is_told_in(0):
+            assert refusal(client, topic, CASES[name]) == (CASES[name].error, -1)
+
+        assert client.produce(topic, batch(b"after")).base_offset == 1
+        assert [record.value for record in client.fetch_all(topic)] == [b"before", b"after"]
+
+
+@pytest.mark.real
+def test_apache_kafka_refuses_them_just_so(apache_kafka: ApacheKafka) -> None:
+    topic = f"bad-{uuid.uuid4().hex}"
+    answers = {}
+    with WireClient(apache_kafka.address) as client:
+        client.create_topic(topic)
+        for name, case in CASES.items():
+            answers[name] = refusal(client, topic, case)
+
+    assert answers == {name: (case.error if case.kafka is None else case.kafka, -1) for name, case in CASES.items()}
+
+
+def test_a_batch_of_exactly_max_message_bytes_is_stored(broker: HoldfastBroker, trouble: Trouble) -> None:
+    with trouble.is_told_in(0), WireClient(broker.address) as client:
+        client.create_topic("largest")
+
+        assert client.produce("largest", of_size(MAX_MESSAGE_BYTES)).error_code == 0
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_acks_that_do_not_exist_are_refused(acks: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+    topic = f"acks-{uuid.uuid4().hex}"
+    with trouble.is_told_in(0), WireClient(broker.address) as client:
+        client.create_topic(topic)
+
+        assert client.produce(topic, batch(b"x"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        assert client.fetch_all(topic) == []
+
+
+def test_unknown_topics_partitions_and_ids_are_named(broker: HoldfastBroker, trouble: Trouble) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    stranger = uuid.uuid4().bytes
+    with trouble.is_told_in(0), WireClient(broker.address) as client:
+        client.create_topic("known")
+
+        assert client.produce("never-made", batch(b"x")).error_code == unknown
+        for partition in (1, -1, 2**31 - 1, -(2**31)):
+            request = produce_request("known", batch(b"x"), partition=partition)
+            assert client.ask(request, 9).responses[0].partition_responses[0].error_code == unknown
+            reading = fetch_request("known", partition=partition)
+            assert client.ask(reading, 12).responses[0].partitions[0].error_code == unknown
+        by_id = produce_request("", batch(b"x"))
+        by_id.topic_data = [TopicProduceData(topic_id=stranger, partition_data=by_id.topic_data[0].partition_data)]
+        assert client.ask(by_id, 13).responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        reading = fetch_request("")
+        reading.topics = [FetchTopic(topic_id=stranger, partitions=reading.topics[0].partitions)]
+        assert client.ask(reading, 13).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 2**63 - 1, -(2**63)])
+def test_an_offset_out_of_range_is_answered_at_once(offset: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+    topic = f"range-{uuid.uuid4().hex}"
+    with trouble.is_told_in(0), WireClient(broker.address) as client:
+        client.create_topic(topic)
+        client.produce(topic, batch(b"only"))
+
+        answer = client.ask(fetch_request(topic, offset, max_wait_ms=60_000), 12).responses[0].partitions[0]
+
+        assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def fetch_of_more_than_fits(address: tuple[str, int]) -> int:
+    topic = f"minimum-{uuid.uuid4().hex}"
+    with WireClient(address) as client:
+        client.create_topic(topic)
+        for _ in range(3):
+            client.produce(topic, batch(bytes(1000)))
+        client.socket.settimeout(10)
+        response = client.ask(fetch_request(topic, 0, max_wait_ms=60_000, min_bytes=1_000_000, max_bytes=1500), 12)
+        return len(response.responses[0].partitions[0].records)
+
+
+def test_a_fetch_is_answered_when_it_has_all_that_max_bytes_allows(broker: HoldfastBroker) -> None:
+    """A reader with fetch.min.bytes above fetch.max.bytes must not wait for what cannot come."""
+    assert fetch_of_more_than_fits(broker.address) >= 1000
+
+
+@pytest.mark.real
+def test_apache_kafka_answers_such_a_fetch_just_so(apache_kafka: ApacheKafka) -> None:
+    assert fetch_of_more_than_fits(apache_kafka.address) >= 1000
+
+
+@pytest.mark.parametrize("max_bytes", [0, -1, -(2**31)])
+def test_a_fetch_of_no_bytes_still_gets_one_batch(max_bytes: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+    topic = f"one-{uuid.uuid4().hex}"
+    with trouble.is_told_in(0), WireClient(broker.address) as client:
+        client.create_topic(topic)
+        client.produce(topic, batch(b"a", b"b"))
+
+        response = client.ask(fetch_request(topic, 0, max_bytes=max_bytes), 12)
+
+        assert len(response.responses[0].partitions[0].records) == len(batch(b"a", b"b"))

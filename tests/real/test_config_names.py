@@ -1,0 +1,53 @@
+"""Holdfast knows exactly the config names that a real Apache Kafka describes, with their types and defaults."""
+
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigEntry, ConfigResource  # where its public module takes them from
+from confluent_kafka.cimpl import NewTopic
+
+from holdfast.broker.config import OWN_DEFAULTS, BrokerConfig
+from holdfast.broker.config_entries import broker_entries, topic_entries
+from tests.support.apache_kafka import NODE_ID, ApacheKafka
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+#: What Holdfast has and Kafka has not.
+OWN_NAMES = {"flush"}
+
+
+def described(broker: ApacheKafka, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    [answer] = admin.describe_configs([resource]).values()
+    entries: dict[str, ConfigEntry] = answer.result(timeout=30)
+    return entries
+
+
+def test_the_broker_config_names_are_exactly_kafkas(apache_kafka: ApacheKafka) -> None:
+    kafka = described(apache_kafka, ConfigResource(ConfigResource.Type.BROKER, str(NODE_ID)))
+    ours = {entry.name: entry for entry in broker_entries(BrokerConfig())}
+
+    assert set(ours) - OWN_NAMES == set(kafka)
+    assert {name for name in kafka if ours[name].sensitive} == {name for name in kafka if kafka[name].is_sensitive}
+
+
+def test_the_brokers_defaults_are_kafkas_except_where_holdfast_says_so(apache_kafka: ApacheKafka) -> None:
+    kafka = described(apache_kafka, ConfigResource(ConfigResource.Type.BROKER, str(NODE_ID)))
+    ours = {entry.name: entry.value for entry in broker_entries(BrokerConfig())}
+
+    defaults = {name for name, entry in kafka.items() if entry.is_default}
+    assert len(defaults) > 300
+    differing = {name for name in defaults if kafka[name].value != ours[name]}
+    assert differing == defaults & set(OWN_DEFAULTS)
+
+
+def test_the_topic_configs_are_exactly_kafkas(apache_kafka: ApacheKafka) -> None:
+    topic = f"config-names-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=30)
+
+    kafka = described(apache_kafka, ConfigResource(ConfigResource.Type.TOPIC, topic))
+
+    ours = {entry.name: entry.value for entry in topic_entries(BrokerConfig(), {})}
+    assert ours == {name: entry.value for name, entry in kafka.items()}

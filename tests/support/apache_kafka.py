@@ -1,0 +1,219 @@
+"""A real Apache Kafka on this machine: one node, broker and KRaft controller in one JVM."""
+
+import base64
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support import raw_wire
+from tests.support.child_process import end_child, start_child
+from tests.support.kafka_distribution import KafkaDistribution, kafka_distribution
+
+HOST = "127.0.0.1"
+NODE_ID = 1
+
+# What Kafka's own start scripts give the broker: a comparison with a starved JVM would be worth nothing.
+JVM_OPTIONS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+_START_TIMEOUT_S = 90
+_PROBE_TIMEOUT_S = 5  # a starting broker accepts connections before it answers on them
+_STOP_TIMEOUT_S = 30
+_START_ATTEMPTS = 3  # a port that was free a moment ago may be taken by the time the JVM binds it
+_POLL_INTERVAL_S = 0.02
+_LOG_TAIL_LINES = 25
+
+
+class ApacheKafkaFailed(Exception):
+    """The broker did not start or died; the message ends with the last lines of its log."""
+
+
+class ApacheKafka:
+    """Context manager around one broker.
+
+    ``properties`` override the server properties that are set here. Without ``directory`` everything lives in a
+    temporary directory that goes with the broker; a given one is kept.
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None, directory: Path | None = None) -> None:
+        self._distribution: KafkaDistribution = kafka_distribution()
+        self._overrides = dict(properties or {})
+        self._directory_is_ours = directory is None
+        self._directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ports: tuple[int, int] | None = None
+        self.data_dir = self._directory / "data"
+        self.log_path = self._directory / "broker.log"
+        self.started_in_seconds = 0.0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        if self._ports is None:
+            raise ApacheKafkaFailed("the broker was never started")
+        return HOST, self._ports[0]
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call ``bootstrap.servers``."""
+        host, port = self.address
+        return f"{host}:{port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ApacheKafkaFailed("the broker is not running")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the broker and return when it answers. A restart keeps data and ports."""
+        if self._process is not None:
+            raise ApacheKafkaFailed("the broker is running already")
+        if self._ports is not None:
+            self._launch()
+            return
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            self._ports = _free_ports()
+            try:
+                self._write_properties()
+                self._format_storage()
+                self._launch()
+                return
+            except ApacheKafkaFailed as failure:
+                self._ports = None  # never was up: the next start formats anew
+                if attempt == _START_ATTEMPTS or "Address already in use" not in str(failure):
+                    raise
+
+    def stop(self) -> None:
+        """Shut down in order, as ``kafka-server-stop.sh`` does. Does nothing when the broker is not running."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the broker as ``kill -9`` does.
+
+        The next start takes about ten seconds: the controller waits out the dead broker's session
+        (``broker.session.timeout.ms``, 9 s) before it admits the new one.
+        """
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._remove_directory()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self._remove_directory()
+
+    @property
+    def _properties_path(self) -> Path:
+        return self._directory / "server.properties"
+
+    def _write_properties(self) -> None:
+        port, controller_port = self._ports or (0, 0)
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data_dir),
+            # One node can hold one replica of its internal topics; the defaults ask for three.
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+        } | self._overrides
+        lines = (f"{name}={value}\n" for name, value in properties.items())
+        self._properties_path.write_text("".join(lines))
+
+    def _format_storage(self) -> None:
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+        # Given with "=": an id in this alphabet may begin with a dash.
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = self._distribution.command(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config", str(self._properties_path)
+        )
+        with self.log_path.open("ab") as log:
+            done = subprocess.run(command, stdout=log, stderr=log, timeout=_START_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise self._failed(f"formatting Kafka's storage ended with exit code {done.returncode}")
+
+    def _launch(self) -> None:
+        command = self._distribution.command("kafka.Kafka", str(self._properties_path), jvm_options=JVM_OPTIONS)
+        began = time.monotonic()
+        self._process = start_child(command, self.log_path)
+        try:
+            self._wait_until_ready(began + _START_TIMEOUT_S)
+        except BaseException:
+            self.kill()
+            raise
+        self.started_in_seconds = time.monotonic() - began
+
+    def _wait_until_ready(self, deadline: float) -> None:
+        while not self._is_ready():
+            process = self._process
+            if process is not None and process.poll() is not None:
+                raise self._failed(f"Apache Kafka ended with exit code {process.returncode} while starting")
+            if time.monotonic() > deadline:
+                raise self._failed(f"Apache Kafka was not ready within {_START_TIMEOUT_S} s")
+            time.sleep(_POLL_INTERVAL_S)
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            raw_wire.api_versions(self.address, timeout=_PROBE_TIMEOUT_S)
+            # A broker that is still fenced answers, but names no live broker to its clients.
+            return raw_wire.broker_count(self.address, timeout=_PROBE_TIMEOUT_S) > 0
+        return False
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            end_child(self._process, number, _STOP_TIMEOUT_S)
+            self._process = None
+
+    def _failed(self, what: str) -> ApacheKafkaFailed:
+        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        return ApacheKafkaFailed("\n".join([f"{what}; its log ends with:", *lines[-_LOG_TAIL_LINES:]]))
+
+    def _remove_directory(self) -> None:
+        if self._directory_is_ours:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _free_ports() -> tuple[int, int]:
+    """Two ports of the loopback that nobody listens on; both are held until both are known."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind((HOST, 0))
+        second.bind((HOST, 0))
+        return first.getsockname()[1], second.getsockname()[1]

@@ -1,0 +1,177 @@
+"""Cutting bytes into frames: however they arrive, the same frames come out, and no byte of memory is forgotten."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import struct
+
+import pytest
+
+from holdfast.broker.framing import EAGER_BYTES, FrameReader
+from holdfast.broker.memory import MemoryPool
+from holdfast.wire.errors import WireError
+
+LIMIT = 8 * EAGER_BYTES
+SCRATCH = 64 * 1024
+
+
+class Holder:
+    last_active = 0.0
+
+    def retry_growth(self) -> None:
+        raise AssertionError("nobody waits in these tests")
+
+    def evict(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def make_reader(pool: MemoryPool, holder: Holder | None = None, scratch_bytes: int = SCRATCH) -> FrameReader:
+    return FrameReader(memoryview(bytearray(scratch_bytes)), LIMIT, pool, holder or Holder())
+
+
+def give(reader: FrameReader, data: bytes) -> list[bytes | bytearray]:
+    """One delivery of the event loop, or several when the reader's buffer takes less."""
+    frames: list[bytes | bytearray] = []
+    while data:
+        room = reader.buffer()
+        assert len(room), "the event loop takes an empty buffer for a closed connection"
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        frames += reader.received(count)
+        data = data[count:]
+    return frames
+
+
+def release_all(pool: MemoryPool, holder: Holder, frames: list[bytes | bytearray]) -> None:
+    for frame in frames:
+        if type(frame) is bytearray:
+            pool.release(holder, len(frame))
+
+
+def test_a_stream_cut_in_two_at_any_byte_gives_the_same_frames() -> None:
+    bodies = [b"a", b"four", bytes(range(200))]
+    stream = b"".join(map(framed, bodies))
+    for cut in range(1, len(stream)):
+        pool, holder = MemoryPool(LIMIT), Holder()
+        reader = make_reader(pool, holder)
+
+        frames = give(reader, stream[:cut]) + give(reader, stream[cut:])
+
+        assert [bytes(frame) for frame in frames] == bodies, f"cut at byte {cut}"
+        release_all(pool, holder, frames)
+        assert pool.used_bytes == 0
+        assert not reader.midway
+
+
+def test_bytes_that_come_one_by_one_give_the_same_frames() -> None:
+    bodies = [b"a", b"bc", b"x" * 300]
+    pool, holder = MemoryPool(LIMIT), Holder()
+    reader = make_reader(pool, holder)
+
+    frames = list(itertools.chain.from_iterable(give(reader, bytes([byte])) for byte in b"".join(map(framed, bodies))))
+
+    assert [bytes(frame) for frame in frames] == bodies
+
+
+def test_many_frames_in_one_read_come_out_together_without_memory_of_their_own() -> None:
+    bodies = [bytes([number]) * number for number in range(1, 100)]
+    pool = MemoryPool(LIMIT)
+
+    frames = give(make_reader(pool), b"".join(map(framed, bodies)))
+
+    assert frames == bodies
+    assert pool.used_bytes == 0
+
+
+@pytest.mark.parametrize("size", [EAGER_BYTES - 1, EAGER_BYTES, EAGER_BYTES + 1, 3 * EAGER_BYTES + 5, LIMIT])
+def test_a_large_frame_arrives_whole(size: int) -> None:
+    body = random.Random(size).randbytes(size)
+    pool, holder = MemoryPool(LIMIT), Holder()
+    reader = make_reader(pool, holder)
+
+    frames = give(reader, framed(body) + framed(b"next"))
+
+    assert [bytes(frame) for frame in frames] == [body, b"next"]
+    assert pool.used_bytes == size
+    release_all(pool, holder, frames)
+    assert pool.used_bytes == 0
+
+
+def test_a_large_frame_takes_memory_as_it_arrives() -> None:
+    pool = MemoryPool(LIMIT)
+    reader = make_reader(pool)
+
+    give(reader, struct.pack(">i", LIMIT) + b"only this much")
+
+    assert pool.used_bytes <= EAGER_BYTES
+    booked = []
+    for _ in range(LIMIT // SCRATCH - 1):
+        give(reader, bytes(SCRATCH))
+        booked.append(pool.used_bytes)
+    assert booked == sorted(booked)
+    assert len(set(booked)) < 10, "it doubles, so that the copying stays linear"
+    assert booked[-1] == LIMIT
+
+
+@pytest.mark.parametrize("length", [0, -1, -(2**31), LIMIT + 1, 2**31 - 1])
+def test_an_impossible_length_is_refused_before_anything_is_allocated(length: int) -> None:
+    pool = MemoryPool(LIMIT)
+
+    with pytest.raises(WireError, match=r"socket\.request\.max\.bytes"):
+        give(make_reader(pool), struct.pack(">i", length) + b"rest")
+
+    assert pool.used_bytes == 0
+
+
+def test_without_room_in_the_pool_the_reader_says_so_and_goes_on_when_there_is() -> None:
+    pool, first, second = MemoryPool(1000), Holder(), Patient()
+    give(make_reader(pool, first), framed(bytes(900))[:500])
+    reader = make_reader(pool, second)
+
+    arrived = reader.received(fill(reader, framed(bytes(200))[:100]))
+
+    assert (arrived, reader.starved) == ([], True)
+    pool.forget(first)
+    assert second.called == 1
+    assert reader.grow()
+    frames = give(reader, bytes(104))
+    assert [len(frame) for frame in frames] == [200]
+    release_all(pool, second, frames)
+    assert pool.used_bytes == 0
+
+
+class Patient(Holder):
+    def __init__(self) -> None:
+        self.called = 0
+
+    def retry_growth(self) -> None:
+        self.called += 1
+
+
+def fill(reader: FrameReader, data: bytes) -> int:
+    reader.buffer()[: len(data)] = data
+    return len(data)
+
+
+def test_thousands_of_mixed_frames_and_disconnects_leave_no_byte_booked() -> None:
+    rng = random.Random(7)
+    pool = MemoryPool(64 * EAGER_BYTES)
+    for _ in range(300):
+        holder = Holder()
+        reader = make_reader(pool, holder, scratch_bytes=4096)
+        for _ in range(rng.randrange(1, 12)):
+            size = rng.choice([1, 3, 100, 5_000, 20_000, 200_000])
+            stream = framed(bytes(size))
+            cut = rng.randrange(len(stream))
+            frames = give(reader, stream[:cut])
+            if rng.random() < 0.2:
+                break  # disconnected in the middle of a frame
+            release_all(pool, holder, frames + give(reader, stream[cut:]))
+        pool.forget(holder)
+
+    assert pool.used_bytes == 0

@@ -1,0 +1,157 @@
+"""The pool of request memory: bounded, fair, and never lost."""
+
+from __future__ import annotations
+
+import random
+
+from holdfast.broker.memory import STALLED_SECONDS, MemoryPool
+
+
+class Client:
+    """Wants memory as a connection does: takes, waits when refused, tries again when called."""
+
+    def __init__(self, pool: MemoryPool, last_active: float = 0.0) -> None:
+        self.pool = pool
+        self.last_active = last_active
+        self.wanted = 0
+        self.held = 0
+        self.evicted: str | None = None
+
+    def want(self, size: int) -> bool:
+        self.wanted = size
+        if self.pool.take(self, size):
+            self.held += size
+            self.wanted = 0
+        return not self.wanted
+
+    def retry_growth(self) -> None:
+        self.want(self.wanted)
+
+    def evict(self, reason: str) -> None:
+        self.evicted = reason
+        self.pool.forget(self)
+        self.held = 0
+
+    def give_back(self) -> None:
+        held, self.held = self.held, 0
+        self.pool.release(self, held)
+
+
+def test_what_is_given_back_goes_to_whoever_waits_in_the_order_of_asking() -> None:
+    pool = MemoryPool(100)
+    holder, first, second = Client(pool), Client(pool), Client(pool)
+    assert holder.want(100)
+    assert not first.want(60)
+    assert not second.want(60)
+
+    holder.give_back()
+
+    assert (first.held, second.held) == (60, 0)
+    first.give_back()
+    assert second.held == 60
+
+
+def test_all_that_fit_are_served_at_once() -> None:
+    pool = MemoryPool(100)
+    holder = Client(pool)
+    assert holder.want(100)
+    waiting = [Client(pool) for _ in range(4)]
+    assert not any(client.want(25) for client in waiting)
+
+    holder.give_back()
+
+    assert [client.held for client in waiting] == [25] * 4
+
+
+def test_a_request_above_the_whole_pool_is_taken_when_nobody_else_holds_any() -> None:
+    pool = MemoryPool(100)
+
+    assert Client(pool).want(300)
+
+
+def test_the_only_holder_never_waits_for_itself() -> None:
+    pool = MemoryPool(100)
+    client = Client(pool)
+    assert client.want(60)
+
+    assert client.want(60), "it would wait for memory that only it can give back"
+
+
+def test_the_end_of_a_waiting_client_does_not_stop_those_behind_it() -> None:
+    pool = MemoryPool(100)
+    holder, gone, patient = Client(pool), Client(pool), Client(pool)
+    assert holder.want(100)
+    assert not gone.want(50)
+    assert not patient.want(50)
+
+    pool.forget(gone)
+    holder.give_back()
+
+    assert patient.held == 50
+
+
+def test_a_large_waiter_is_not_overtaken_for_ever_by_small_ones() -> None:
+    pool = MemoryPool(100)
+    small = [Client(pool) for _ in range(4)]
+    assert all(client.want(25) for client in small)
+    large = Client(pool)
+    assert not large.want(100)
+
+    for turn in range(100):
+        client = small[turn % 4]
+        client.give_back()
+        client.want(25)
+        if large.held:
+            break
+
+    assert large.held, "a steady stream of small requests starves the large one"
+
+
+def test_the_holder_that_stood_still_for_longest_goes_when_others_wait() -> None:
+    pool = MemoryPool(100)
+    stale, fresh, waiting = Client(pool, last_active=1.0), Client(pool, last_active=5.0), Client(pool)
+    assert stale.want(50)
+    assert fresh.want(50)
+    assert not waiting.want(10)
+
+    pool.evict_stalled(1.0 + STALLED_SECONDS - 0.1)
+    assert stale.evicted is None, "too early"
+    pool.evict_stalled(1.0 + STALLED_SECONDS)
+
+    assert stale.evicted is not None
+    assert fresh.evicted is None
+    assert waiting.held == 10
+
+
+def test_nobody_goes_while_nobody_waits() -> None:
+    pool = MemoryPool(100)
+    stale = Client(pool)
+    assert stale.want(50)
+
+    pool.evict_stalled(1000.0)
+
+    assert stale.evicted is None
+
+
+def test_random_takers_leave_nothing_booked_and_nobody_waiting() -> None:
+    rng = random.Random(11)
+    pool = MemoryPool(1000)
+    clients = [Client(pool) for _ in range(30)]
+    for _ in range(5000):
+        client = rng.choice(clients)
+        if client.held and rng.random() < 0.6:
+            client.give_back()
+        elif client.wanted and rng.random() < 0.3:
+            client.evict("gone")
+            client.wanted = 0
+        elif not client.wanted:
+            client.want(rng.randrange(1, 400))
+        assert pool.used_bytes == sum(client.held for client in clients)
+        assert pool.used_bytes <= pool.limit_bytes
+
+    while any(client.held for client in clients):
+        for client in clients:
+            client.give_back()
+
+    assert pool.used_bytes == 0
+    assert not any(client.wanted for client in clients), "somebody waits although all memory is free"

@@ -1,0 +1,206 @@
+"""The data directory: one owner, its identity, its checkpoints, its partitions."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from holdfast.log import partition_metadata
+from holdfast.log.data_directory import DataDirectory
+from holdfast.log.errors import CorruptLog, DataDirectoryError, StorageError
+from holdfast.log.partition_log import PartitionLog
+from tests.unit.log.samples import NOW_MS, TINY, append, contents, fill, sample
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from holdfast.log.data_directory import DataDirectory
+held = DataDirectory.open(Path(sys.argv[1]), node_id=1)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def open_directory(path: Path, **options: str) -> DataDirectory:
+    return DataDirectory.open(path, node_id=1, **options)
+
+
+def open_log(directory: DataDirectory, topic: str = "orders", partition: int = 0) -> PartitionLog:
+    return directory.open_log(topic, partition, TINY, now_ms=NOW_MS)
+
+
+def test_a_second_process_is_told_who_holds_it_and_a_kill_sets_it_free(tmp_path: Path) -> None:
+    # given a process that holds the directory
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+
+        # when another one comes, it is refused
+        with pytest.raises(DataDirectoryError) as refusal:
+            open_directory(tmp_path)
+        assert str(tmp_path) in str(refusal.value)
+        assert f"process {holder.pid}" in str(refusal.value)
+
+        # and when the holder is killed, the directory is free at once
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        open_directory(tmp_path).close({})
+
+
+def test_a_second_use_in_one_process_is_refused_too(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+
+    with pytest.raises(DataDirectoryError, match=f"process {os.getpid()}"):
+        open_directory(tmp_path)
+
+    directory.close({})
+    open_directory(tmp_path).close({})
+
+
+def test_the_identity_is_kept(tmp_path: Path) -> None:
+    first = open_directory(tmp_path)
+    first.close({})
+
+    again = open_directory(tmp_path)
+    again.close({})
+
+    assert len(first.cluster_id) == 22
+    assert again.cluster_id == first.cluster_id
+    text = (tmp_path / "meta.properties").read_text()
+    assert "version=1\n" in text
+    assert "node.id=1\n" in text
+    assert f"cluster.id={first.cluster_id}\n" in text
+
+
+def test_a_directory_of_another_broker_is_refused_and_not_kept_locked(tmp_path: Path) -> None:
+    open_directory(tmp_path, cluster_id="ours").close({})
+
+    with pytest.raises(DataDirectoryError, match=r"node\.id=1"):
+        DataDirectory.open(tmp_path, node_id=2)
+    with pytest.raises(DataDirectoryError, match=r"cluster\.id=ours"):
+        open_directory(tmp_path, cluster_id="theirs")
+    open_directory(tmp_path, cluster_id="ours").close({})
+
+
+def test_a_path_that_cannot_be_a_directory_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StorageError, match="file"):
+        open_directory(tmp_path / "file" / "data")
+
+
+def test_only_a_close_leaves_the_marker_of_one(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    assert not directory.was_clean
+    directory.close({})
+
+    directory = open_directory(tmp_path)
+    assert directory.was_clean
+    assert not (tmp_path / ".kafka_cleanshutdown").exists(), "from now on a kill would find it dirty"
+    directory.close({}, clean=False)
+
+    assert not open_directory(tmp_path).was_clean
+
+
+def test_logs_come_back_with_their_checkpoints(tmp_path: Path) -> None:
+    # given a log that was flushed and had records deleted
+    directory = open_directory(tmp_path)
+    log = open_log(directory)
+    fill(log, 20)
+    log.flush()
+    log.delete_records_before(7)
+    directory.write_recovery_points({("orders", 0): log})
+    directory.write_start_offsets({("orders", 0): log})
+    kept = contents(log)
+    directory.close({("orders", 0): log}, clean=False)
+
+    # when the directory is opened after a kill
+    directory = open_directory(tmp_path)
+    log = open_log(directory)
+
+    # then
+    assert (log.start_offset, log.recovery_point) == (7, log.end_offset)
+    assert contents(log) == kept
+    text = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert text == f"0\n1\norders 0 {log.end_offset}\n"
+
+
+def test_a_partition_that_is_not_open_keeps_its_checkpoints(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    for topic in ("kept", "other"):
+        log = open_log(directory, topic)
+        fill(log, 10)
+        log.delete_records_before(5)
+        directory.write_start_offsets({(topic, 0): log})
+
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n2\nkept 0 5\nother 0 5\n"
+
+
+def test_partitions_are_found_by_their_directories(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    for topic, partition in (("orders", 0), ("orders", 11), ("with-dash.and_dot", 3)):
+        open_log(directory, topic, partition)
+    for foreign in ("orders-1.0123456789abcdef-future", "orders-2.0123456789abcdef-stray", "no_number", "-5"):
+        (tmp_path / foreign).mkdir()
+
+    found = directory.partitions()
+
+    assert found == {
+        ("orders", 0): tmp_path / "orders-0",
+        ("orders", 11): tmp_path / "orders-11",
+        ("with-dash.and_dot", 3): tmp_path / "with-dash.and_dot-3",
+    }
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_files_later(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    log = open_log(directory)
+    fill(log, 10)
+    directory.write_start_offsets({("orders", 0): log})
+    region = log.read(0, 100)
+    assert region is not None
+    log.close(clean=False)
+
+    directory.delete_partition("orders", 0)
+    assert directory.partitions() == {}
+    assert list(tmp_path.glob("orders-0.*-delete"))
+    assert append(open_log(directory), sample()).base_offset == 0, "the name can be used again"
+
+    directory.purge_deleted()
+    assert not list(tmp_path.glob("*-delete"))
+    assert region.read(), "a region under way is still there"
+
+
+def test_a_deletion_that_a_kill_interrupted_is_finished_at_the_start(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    open_log(directory).close(clean=False)
+    directory.delete_partition("orders", 0)
+    directory.close({}, clean=False)
+
+    open_directory(tmp_path)
+
+    assert not list(tmp_path.glob("*-delete"))
+
+
+def test_the_topic_id_is_kept_as_kafka_writes_it(tmp_path: Path) -> None:
+    topic_id = uuid.UUID(int=0x0123_4567_89AB_CDEF_0123_4567_89AB_CDEF)
+    assert partition_metadata.read_topic_id(tmp_path) is None
+
+    partition_metadata.write_topic_id(tmp_path, topic_id)
+
+    text = (tmp_path / "partition.metadata").read_text()
+    assert text == "version: 0\ntopic_id: ASNFZ4mrze8BI0VniavN7w"
+    assert partition_metadata.read_topic_id(tmp_path) == topic_id
+
+
+@pytest.mark.parametrize("text", ["", "version: 0", "version: 0\ntopic_id: ??", "version: 0\ntopic_id: AAAA"])
+def test_a_topic_id_that_cannot_be_read_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "partition.metadata").write_text(text)
+
+    with pytest.raises(CorruptLog, match=r"partition\.metadata"):
+        partition_metadata.read_topic_id(tmp_path)
