@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Final
 
-from bench.librdkafka import new_topic, run_client
+from bench.cases import throughput
 from bench.measure import HOLDFAST, Plan, Result, Row
 from bench.results import REPOSITORY
 from bench.servers import longest_pause_ms, settle
@@ -14,7 +14,6 @@ from bench.tables import figure, paragraph, table
 from tests.support.holdfast_broker import HoldfastBroker
 
 NAME: Final = "pauses"
-SHAPES: Final = {"100 B, 12 partitions": (100, 12), "1 kB, 12 partitions": (1000, 12)}
 RULE_MS: Final = 5
 """Nothing runs longer than this on the event loop."""
 
@@ -22,16 +21,12 @@ _STOP_TIMEOUT_S: Final = 10
 
 
 def run(plan: Plan) -> Result:
-    counts = {100: plan.pick(2_000_000, 100_000), 1000: plan.pick(500_000, 20_000)}
-    rows = [
-        Row(series, HOLDFAST, number, _round(record_bytes, partitions, counts[record_bytes]))
-        for number in range(1, plan.rounds + 1)
-        for series, (record_bytes, partitions) in SHAPES.items()
-    ]
-    return Result(NAME, {"records": {series: counts[size] for series, (size, _) in SHAPES.items()}}, rows)
+    wide = [shape for shape in throughput.shapes(plan) if shape.partitions > 1]
+    rows = [Row(shape.label, HOLDFAST, number, _round(shape)) for number in range(1, plan.rounds + 1) for shape in wide]
+    return Result(NAME, {"records": {shape.label: shape.records for shape in wide}}, rows)
 
 
-def _round(record_bytes: int, partitions: int, records: int) -> dict[str, float]:
+def _round(shape: throughput.Shape) -> dict[str, float]:
     """A broker of its own: the pause that it logs at its end is that of this load."""
     broker = HoldfastBroker()
     try:
@@ -43,10 +38,7 @@ def _round(record_bytes: int, partitions: int, records: int) -> dict[str, float]
             stdout=subprocess.PIPE,
             text=True,
         )
-        with new_topic(broker, partitions) as topic:
-            options = {"topic": topic, "partitions": partitions, "records": records, "record_bytes": record_bytes}
-            for what in ("produce", "consume"):
-                run_client(what, bootstrap=broker.bootstrap, server_pid=broker.pid, **options)
+        throughput.measure(broker, HOLDFAST, shape, 1)
         said, _ = bystander.communicate(timeout=_STOP_TIMEOUT_S)
         broker.stop()
         return {"pause_ms": longest_pause_ms(broker.log_text()), "bystander_ms": float(said)}

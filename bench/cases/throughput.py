@@ -32,7 +32,7 @@ class Shape:
 
 def shapes(plan: Plan) -> list[Shape]:
     """So many records that a round of either server takes some seconds on two cores."""
-    small, large = plan.pick(2_000_000, 100_000), plan.pick(500_000, 20_000)
+    small, large = plan.pick(3_000_000, 100_000), plan.pick(800_000, 20_000)
     return [
         Shape(size, partitions, records) for size, records in ((100, small), (1000, large)) for partitions in (1, 12)
     ]
@@ -49,7 +49,7 @@ def run(plan: Plan) -> Result:
                 for name in alternating((*brokers, MOCK), number):
                     broker_or_none = brokers.get(name)
                     rows += (
-                        _mock(shape, number) if broker_or_none is None else _round(broker_or_none, name, shape, number)
+                        _mock(shape, number) if broker_or_none is None else measure(broker_or_none, name, shape, number)
                     )
     settings = {
         "warm_up_seconds": warm_up_seconds,
@@ -66,10 +66,11 @@ def _warm_up(broker: Broker, all_shapes: list[Shape], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         for shape in all_shapes:
-            _round(broker, "", shape, 0)
+            measure(broker, "", shape, 0)
 
 
-def _round(broker: Broker, name: str, shape: Shape, number: int) -> list[Row]:
+def measure(broker: Broker, name: str, shape: Shape, number: int) -> list[Row]:
+    """One round of one server: all records in, and all of them out again."""
     with new_topic(broker, shape.partitions) as topic:
         settle()
         options = {
@@ -156,9 +157,9 @@ def _method(result: Result) -> str:
         f" {_told(settings['producer'])}; consumer, by assignment: {_told(settings['consumer'])}; all else at"
         f" librdkafka's defaults. Records in a round: {records}. A new topic for every round; before it, what is dirty"
         " is written to the disk. Both servers first served the same load for"
-        f" {settings['warm_up_seconds']} s each, uncounted, so that Kafka's JVM has compiled its way through it. What is"
-        " consumed was produced just before and lies in the page cache. CPU is in seconds per million records, of the"
-        " server's process and of the client's. The limit is who was at work all the time: the client or the server"
+        f" {settings['warm_up_seconds']} s each, uncounted, so that Kafka's JVM has compiled its way through it. What"
+        " is consumed was produced just before and lies in the page cache. CPU is in seconds per million records, of"
+        " the server's process and of the client's. The limit is who was at work all the time: the client or the server"
         " when it kept a core busy, the machine when all cores were, neither when both waited in between. “Client"
         " alone” is the same producer against librdkafka's mock of a broker, inside its own process, which stores"
         " nothing: about what this client can do at all."

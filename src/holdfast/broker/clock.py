@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -46,7 +47,7 @@ class PauseAwareClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._paused_seconds = 0.0
-        self._expected = 0.0
+        self._expected = math.inf
         self._handle: asyncio.TimerHandle | None = None
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
@@ -55,7 +56,11 @@ class PauseAwareClock:
 
     def now(self) -> float:
         """Seconds on a clock that stood still whenever this process did."""
-        return self._loop.time() - self._paused_seconds
+        seconds = self._loop.time()
+        if seconds - self._expected > PAUSE_SECONDS:
+            # A pause that the tick has not seen yet: asyncio reads the sockets before it runs the timers.
+            seconds = self._expected
+        return seconds - self._paused_seconds
 
     def start(self) -> None:
         self._expected = self._loop.time() + TICK_SECONDS
@@ -78,18 +83,23 @@ class PauseAwareClock:
             self.pauses += 1
             self._paused_seconds += late
             logger.warning("stood still for %.0f ms; sessions and idle times are extended by as much", late * 1000)
+        self._expected = self._loop.time() + TICK_SECONDS
+        self._handle = self._loop.call_at(self._expected, self._tick)
+        if late > PAUSE_SECONDS:
             # libuv runs timers before it polls and asyncio after; two hops through the ready queue put one whole
             # pass over the sockets in between with either.
             self._loop.call_soon(self._loop.call_soon, self._fire)
         else:
             self._fire()
-        self._expected = self._loop.time() + TICK_SECONDS
-        self._handle = self._loop.call_at(self._expected, self._tick)
 
     def _fire(self) -> None:
         now = self.now()
         while self._timers and self._timers[0][0] <= now:
             timer = heapq.heappop(self._timers)[2]
             action, timer.action = timer.action, None
-            if action is not None:
+            if action is None:
+                continue
+            try:
                 action()
+            except Exception:
+                logger.exception("a deadline's action failed; the others go on")

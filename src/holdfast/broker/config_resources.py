@@ -46,6 +46,7 @@ class _Resource(Protocol):
 
 R = TypeVar("R", bound=_Resource)
 
+
 async def alter_all(
     broker: Broker, resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 ) -> list[tuple[R, ErrorCode, str | None]]:

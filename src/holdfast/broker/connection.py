@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 FLUSH_BYTES: Final = 64 * 1024
 """Replies to pipelined requests leave together, up to this many bytes."""
 
+PIPELINE_BYTES: Final = 64 * 1024
+"""Requests that wait behind a parked one, in our memory; further ones wait in the socket."""
+
 _frame_start = Struct(">ii").pack
 _frame_start_flexible = Struct(">iib").pack
 
@@ -81,20 +84,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._broker.clock.now()
-        try:
-            frames = self._reader.received(nbytes)
-        except WireError as error:
-            self._serve_waiting()
-            self.close(str(error))
-            return
-        if self._reader.starved:
-            self._pause_reading()
+        reader = self._reader
+        frames = reader.received(nbytes)
         if frames:
             self._waiting.extend(frames)
-            if self._parked is None and not self._outbox.blocked:
-                self._serve_waiting()
-            if self._waiting:
-                self._pause_reading()
+        if self._parked is None and not self._outbox.blocked:
+            self._serve_waiting()
+        if self._waiting or reader.starved or reader.broken:
+            self._pause_reading_if_full()
 
     def eof_received(self) -> bool:
         return False
@@ -119,6 +116,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._outbox.flush()
         if not self._closed:
             self._outbox.flush()
+            if self._reader.broken and not waiting and self._parked is None and not self._outbox.blocked:
+                self.close(self._reader.broken)
 
     def _serve(self, frame: bytes | bytearray) -> None:
         try:
@@ -214,13 +213,15 @@ class Connection(asyncio.BufferedProtocol):
         logger.debug("writing to %s failed: %s", self.client_host, error)
         self.close(None)
 
-    def _pause_reading(self) -> None:
-        if self._reading and not self._closed:
+    def _pause_reading_if_full(self) -> None:
+        """A few waiting requests do not stop the reading, so that a client's leaving is still noticed."""
+        full = self._reader.starved or self._reader.broken or sum(map(len, self._waiting)) > PIPELINE_BYTES
+        if full and self._reading and not self._closed:
             self._reading = False
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._reading or self._closed or self._waiting or self._reader.starved:
+        if self._reading or self._closed or self._waiting or self._reader.starved or self._reader.broken:
             return
         self._reading = True
         self._transport.resume_reading()

@@ -11,7 +11,6 @@ from struct import Struct
 from typing import Final
 
 from holdfast.broker.memory import Holder, MemoryPool
-from holdfast.wire.errors import WireError
 
 SCRATCH_BYTES: Final = 256 * 1024
 EAGER_BYTES: Final = 2 * 1024 * 1024
@@ -34,6 +33,7 @@ class FrameReader:
         "_pool",
         "_scratch",
         "_size",
+        "broken",
         "starved",
     )
 
@@ -49,6 +49,8 @@ class FrameReader:
         self._booked = 0
         self.starved = False
         """The pool had no room: reading must pause until `grow` succeeds."""
+        self.broken: str | None = None
+        """Why nothing after the frames returned so far can be read."""
 
     @property
     def midway(self) -> bool:
@@ -86,7 +88,8 @@ class FrameReader:
         while count - position >= 4:
             size = _length(data, position)[0]
             if not 0 < size <= self._limit:
-                raise WireError(f"request of {size} bytes; the limit (socket.request.max.bytes) is {self._limit}")
+                self.broken = f"request of {size} bytes; the limit (socket.request.max.bytes) is {self._limit}"
+                return frames
             end = position + 4 + size
             if end > count:
                 self._begin(size, data[position + 4 : count])

@@ -8,6 +8,7 @@ holder that has made no progress for longest is disconnected.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import Final, Protocol
 
@@ -26,20 +27,32 @@ class Holder(Protocol):
 
 class MemoryPool:
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
         self.used_bytes = 0
         self._held: dict[Holder, int] = {}
         self._waiting: deque[Holder] = deque()
+        self._turn: Holder | None = None
+        """The one of those who waited that is trying again."""
 
     def take(self, holder: Holder, size: int) -> bool:
         """Books `size` more bytes for `holder`; False if there is no room, and then it is called back."""
-        if self.used_bytes + size > self.limit_bytes and self._held:
-            if holder not in self._waiting:
-                self._waiting.append(holder)
+        held = self._held.get(holder, 0)
+        # Whoever alone holds memory gets more beyond the limit, because nobody else could give it back.
+        full = self.used_bytes + size > self.limit_bytes and self.used_bytes > held
+        # A newcomer waits behind those who wait, or a stream of small requests would starve a large one.
+        behind = bool(self._waiting) and not held and holder is not self._turn
+        if full or behind:
+            self._wait(holder)
             return False
         self.used_bytes += size
-        self._held[holder] = self._held.get(holder, 0) + size
+        self._held[holder] = held + size
         return True
+
+    def _wait(self, holder: Holder) -> None:
+        if holder is self._turn:
+            self._waiting.appendleft(holder)
+        elif holder not in self._waiting:
+            self._waiting.append(holder)
 
     def release(self, holder: Holder, size: int) -> None:
         """Gives back `size` of what `holder` has, and lets those who wait try again."""
@@ -50,10 +63,16 @@ class MemoryPool:
             self._held[holder] = held - size
         elif held:
             del self._held[holder]
-        while self._waiting and (self.used_bytes < self.limit_bytes or not self._held):
-            before = self.used_bytes
-            self._waiting.popleft().retry_growth()
-            if self.used_bytes == before:
+        if self._turn is None:
+            self._let_them_try()
+
+    def _let_them_try(self) -> None:
+        while self._waiting:
+            self._turn = self._waiting.popleft()
+            self._turn.retry_growth()
+            still_waits = bool(self._waiting) and self._waiting[0] is self._turn
+            self._turn = None
+            if still_waits:
                 break
 
     def forget(self, holder: Holder) -> None:

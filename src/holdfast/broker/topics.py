@@ -150,7 +150,7 @@ class Topics:
         return await self._changes.to_the_end(self._grow(topic, partition_count))
 
     async def set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
-        """False if the topic was deleted meanwhile. Who computes overrides from the present ones holds `configuring`."""
+        """False if the topic was deleted meanwhile. To compute them from the present ones, hold `configuring`."""
         return await self._changes.to_the_end(self._set_overrides(topic, overrides))
 
     async def delete(self, topic: Topic) -> bool:

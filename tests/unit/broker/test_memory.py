@@ -147,7 +147,8 @@ def test_random_takers_leave_nothing_booked_and_nobody_waiting() -> None:
         elif not client.wanted:
             client.want(rng.randrange(1, 400))
         assert pool.used_bytes == sum(client.held for client in clients)
-        assert pool.used_bytes <= pool.limit_bytes
+        holders = [client for client in clients if client.held]
+        assert pool.used_bytes <= pool.limit_bytes or len(holders) == 1, "beyond the limit goes only who is alone"
 
     while any(client.held for client in clients):
         for client in clients:

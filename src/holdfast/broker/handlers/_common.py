@@ -17,7 +17,6 @@ ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 
 
-
 def check_leader_epoch(current_leader_epoch: int) -> ErrorCode:
     """KIP-320: a client that knows a later leader than us, or only an earlier one, must look at the metadata again."""
     if current_leader_epoch == -1:
