@@ -26,7 +26,7 @@ class Bystander:
         self._topic = f"bystander-{uuid.uuid4().hex}"
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         self._acknowledged: list[bytes] = []
         self.slowest_s = 0.0
 
@@ -69,7 +69,7 @@ class Bystander:
             with WireClient(self._address) as client:
                 while not self._stop.is_set():
                     self._step(client)
-        except BaseException as failure:
+        except (OSError, AssertionError) as failure:
             self._failure = failure
 
     def _step(self, client: WireClient) -> None:

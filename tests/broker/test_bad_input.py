@@ -123,7 +123,7 @@ def test_api_versions_out_of_range_are_answered_in_version_0(
 
         reply = client.receive_frame()
 
-        assert reply == bytes.fromhex("00000007" "0023" "00000001" "001200000004")
+        assert reply == bytes.fromhex("00000007002300000001001200000004")
         assert client.ask(ApiVersionsRequest(), 0).error_code == 0, "the connection stays"
 
 
@@ -132,7 +132,7 @@ def test_apache_kafka_answers_api_versions_out_of_range_just_so(apache_kafka: Ap
     with WireClient(apache_kafka.address) as client:
         client.send_bytes(request(18, 99, b"\x00\x01\x00"))
 
-        assert client.receive_frame() == bytes.fromhex("00000007" "0023" "00000001" "001200000004")
+        assert client.receive_frame() == bytes.fromhex("00000007002300000001001200000004")
 
 
 def test_a_request_of_the_largest_length_is_waited_for(broker: HoldfastBroker, trouble: Trouble) -> None:

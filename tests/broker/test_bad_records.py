@@ -104,9 +104,7 @@ def refusal(client: WireClient, topic: str, case: Case) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(
-    name: str, broker: HoldfastBroker, trouble: Trouble
-) -> None:
+def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(name: str, broker: HoldfastBroker, trouble: Trouble) -> None:
     topic = f"bad-{uuid.uuid4().hex}"
     with WireClient(broker.address) as client:
         client.create_topic(topic)

@@ -107,7 +107,9 @@ def test_a_topic_that_cannot_be_written_down_is_not_there_and_can_be_created_lat
         assert [result.error_code for result in client.ask(wanted, 5).topics] == [0, 0]
         broker.restart()
         with WireClient(broker.address) as later:
-            assert {"narrow", "wide-1", "wide-2"} <= {topic.name for topic in later.ask(MetadataRequest(None), 9).topics}
+            assert {"narrow", "wide-1", "wide-2"} <= {
+                topic.name for topic in later.ask(MetadataRequest(None), 9).topics
+            }
 
 
 def test_the_longest_topic_name_can_be_created_deleted_and_survived() -> None:

@@ -11,18 +11,18 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.broker.serve_process import refusal
-from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
-from tests.support.eventually import eventually
-from tests.support.holdfast_broker import HoldfastBroker
 
 from holdfast.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest
 from holdfast.wire.apis.fetch import FETCH
 from holdfast.wire.apis.metadata import MetadataRequest
 from holdfast.wire.apis.produce import PRODUCE
+from tests.broker.serve_process import refusal
+from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
+from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
 
-IDLE_MS = 1500
+IDLE_MS = 800
 
 
 def topic_on(broker: HoldfastBroker) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 import time
 
+from holdfast.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
+from holdfast.wire.apis.fetch import FETCH
 from tests.broker.wire_client import WireClient, batch, fetch_request
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
-from holdfast.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
-from holdfast.wire.apis.fetch import FETCH
-
-IDLE_S = 1.5
+IDLE_S = 0.8
 PAUSE_S = 2 * IDLE_S
 IDLE = {"connections.max.idle.ms": str(int(IDLE_S * 1000))}
 
@@ -33,8 +32,8 @@ def test_a_client_that_was_alive_keeps_its_connection_through_a_pause() -> None:
         pause(broker)
 
         assert client.ask(ApiVersionsRequest(), 0).error_code == 0
-        log = eventually(lambda: re.search(r"stood still for (\d+) ms", broker.log_text()), "the log tells of it")
-        assert int(log[1]) >= PAUSE_S * 1000 * 0.9
+        told = eventually(lambda: re.findall(r"stood still for (\d+) ms", broker.log_text()), "the log tells of it")
+        assert max(map(int, told)) >= PAUSE_S * 1000 * 0.9
 
 
 def test_without_the_pause_a_connection_of_that_age_is_closed() -> None:

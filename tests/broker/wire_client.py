@@ -132,11 +132,20 @@ def produce_request(topic: str, records: bytes, acks: int = -1, partition: int =
 
 
 def fetch_request(
-    topic: str, offset: int = 0, max_wait_ms: int = 0, *, min_bytes: int = 1, max_bytes: int = 1 << 24, partition: int = 0
+    topic: str,
+    offset: int = 0,
+    max_wait_ms: int = 0,
+    *,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 24,
+    partition: int = 0,
 ) -> FetchRequest:
     wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=[FetchTopic(topic, partitions=[wanted])]
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic, partitions=[wanted])],
     )
 
 

@@ -52,6 +52,8 @@ class PauseAwareClock:
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self.longest_pause_seconds = 0.0
+        self.coarse = 0.0
+        """`now` as of the last tick, for what is written down with every read and need not be exact."""
         self.pauses = 0
 
     def now(self) -> float:
@@ -63,6 +65,7 @@ class PauseAwareClock:
         return seconds - self._paused_seconds
 
     def start(self) -> None:
+        self.coarse = self.now()
         self._expected = self._loop.time() + TICK_SECONDS
         self._handle = self._loop.call_at(self._expected, self._tick)
 
@@ -85,6 +88,7 @@ class PauseAwareClock:
             logger.warning("stood still for %.0f ms; sessions and idle times are extended by as much", late * 1000)
         self._expected = self._loop.time() + TICK_SECONDS
         self._handle = self._loop.call_at(self._expected, self._tick)
+        self.coarse = self.now()
         if late > PAUSE_SECONDS:
             # libuv runs timers before it polls and asyncio after; two hops through the ready queue put one whole
             # pass over the sockets in between with either.

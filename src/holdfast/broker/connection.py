@@ -12,11 +12,13 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Coroutine
+from functools import partial
 from struct import Struct
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.broker.dispatch import HANDLERS, NO_REPLY, Disconnect, Encoded, Handler, RequestContext
-from holdfast.broker.framing import FrameReader
+from holdfast.broker.framing import SCRATCH_BYTES, FrameReader
 from holdfast.broker.outbox import Outbox
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.errors import WireError
@@ -34,8 +36,13 @@ FLUSH_BYTES: Final = 64 * 1024
 PIPELINE_BYTES: Final = 64 * 1024
 """Requests that wait behind a parked one, in our memory; further ones wait in the socket."""
 
+LARGE_READ: Final = SCRATCH_BYTES // 2
+"""A read of this many bytes comes from a client that has more to send than we should take at once."""
+
 _frame_start = Struct(">ii").pack
 _frame_start_flexible = Struct(">iib").pack
+
+Frame = bytes | bytearray
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -56,8 +63,8 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._reader = FrameReader(broker.scratch, broker.config.socket_request_max_bytes, broker.memory, self)
-        self._waiting: deque[bytes | bytearray] = deque()
-        self._parked: asyncio.Task[None] | None = None
+        self._waiting: deque[Frame] = deque()
+        self._parked: asyncio.Task[Any] | None = None
         self._reading = True
         self._closed = False
         self.client_host = "?"
@@ -83,15 +90,20 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = self._broker.clock.now()
-        reader = self._reader
+        self.last_active = self._broker.clock.coarse
+        reader, waiting = self._reader, self._waiting
         frames = reader.received(nbytes)
-        if frames:
-            self._waiting.extend(frames)
-        if self._parked is None and not self._outbox.blocked:
+        if len(frames) == 1 and not waiting and self._parked is None and not self._outbox.blocked:
+            # The usual case, on the shortest way.
+            self._serve(frames[0])
+            self._outbox.flush()
+        elif frames:
+            waiting.extend(frames)
             self._serve_waiting()
-        if self._waiting or reader.starved or reader.broken:
-            self._pause_reading_if_full()
+        if waiting or reader.starved or reader.broken:
+            self._stop_reading_if_full()
+        elif nbytes >= LARGE_READ:
+            self._let_others_read()
 
     def eof_received(self) -> bool:
         return False
@@ -109,76 +121,64 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve_waiting(self) -> None:
         """Answers the waiting requests in order, up to one that is parked or whose reply the peer does not take."""
-        waiting = self._waiting
-        while waiting and self._parked is None and not self._closed and not self._outbox.blocked:
+        waiting, outbox = self._waiting, self._outbox
+        while waiting and self._parked is None and not self._closed and not outbox.blocked:
             self._serve(waiting.popleft())
-            if self._outbox.queued_bytes > FLUSH_BYTES:
-                self._outbox.flush()
+            if outbox.queued_bytes > FLUSH_BYTES:
+                outbox.flush()
         if not self._closed:
-            self._outbox.flush()
-            if self._reader.broken and not waiting and self._parked is None and not self._outbox.blocked:
-                self.close(self._reader.broken)
+            outbox.flush()
 
-    def _serve(self, frame: bytes | bytearray) -> None:
+    def _serve(self, frame: Frame) -> None:
         try:
             api_key, version, correlation_id, client_id, position = decode_request_header(frame)
             handler = HANDLERS.get(api_key)
             if handler is None:
                 raise Disconnect(f"unknown API key {api_key}")
             lowest, highest = handler.served
-            if not lowest <= version <= highest:
-                if handler.api is not API_VERSIONS:
-                    raise Disconnect(f"{handler.api.name} version {version}; served are {lowest} to {highest}")
+            if lowest <= version <= highest:
+                request, _ = decoder(handler.api.request, version)(frame, position)
+                context = RequestContext(self, version, correlation_id, client_id)
+                answer = handler.function(self._broker, request, context)
+                if type(answer) is CoroutineType:
+                    self._park(answer, handler, context, frame)
+                    return
+                self._reply(handler, version, correlation_id, answer)
+            elif handler.api is API_VERSIONS:
                 self._reply(handler, 0, correlation_id, self._broker.unsupported_api_versions)
-                return
-            request, _ = decoder(handler.api.request, version)(frame, position)
-            context = RequestContext(self, version, correlation_id, client_id)
-            answer = handler.function(self._broker, request, context)
-            if isinstance(answer, Coroutine):
-                self._parked = asyncio.get_running_loop().create_task(self._park(answer, handler, context, frame))
-                return
-            self._reply(handler, version, correlation_id, answer)
-        except (WireError, Disconnect) as error:
-            self.close(str(error))
-        except Exception:
-            logger.exception("request of %s failed; closing its connection", self.client_host)
-            self.close(None)
+            else:
+                raise Disconnect(f"{handler.api.name} version {version}; served are {lowest} to {highest}")
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this one connection's
+            self._fail(error)
         self._release(frame)
 
-    async def _park(
-        self,
-        answer: Coroutine[Any, Any, Any],
-        handler: Handler,
-        context: RequestContext,
-        frame: bytes | bytearray,
-    ) -> None:
-        try:
-            response = await answer
-        except asyncio.CancelledError:
-            raise
-        except (WireError, Disconnect) as error:
-            self._parked = None
-            self.close(str(error))
-            return
-        except Exception:
-            logger.exception("request of %s failed; closing its connection", self.client_host)
-            self._parked = None
-            self.close(None)
-            return
+    def _park(self, answer: Coroutine[Any, Any, Any], handler: Handler, context: RequestContext, frame: Frame) -> None:
+        """The answer has to wait, and with it the requests behind it."""
+        self._parked = asyncio.get_running_loop().create_task(answer)
+        self._parked.add_done_callback(partial(self._unpark, handler, context, frame))
+
+    def _unpark(self, handler: Handler, context: RequestContext, frame: Frame, parked: asyncio.Task[Any]) -> None:
         self._parked = None
-        if self._closed:
+        if parked.cancelled() or self._closed:
             return
         self.last_active = self._broker.clock.now()
         try:
-            self._reply(handler, context.api_version, context.correlation_id, response)
-        except WireError:
-            logger.exception("a %s reply could not be encoded; closing the connection", handler.api.name)
-            self.close(None)
+            self._reply(handler, context.api_version, context.correlation_id, parked.result())
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this one connection's
+            self._fail(error)
         self._release(frame)
         self._serve_waiting()
         self._resume_reading()
 
-    def _release(self, frame: bytes | bytearray) -> None:
+    def _fail(self, error: Exception) -> None:
+        """A request that is malformed closes its connection with one log line; one that we could not answer, too."""
+        if isinstance(error, WireError | Disconnect):
+            self.close(str(error))
+        else:
+            logger.error("request of %s failed; closing its connection", self.client_host, exc_info=error)
+            self.close(None)
+
+    def _release(self, frame: Frame) -> None:
         """A request is done: the memory of a frame that had some of its own goes back to the pool."""
         if type(frame) is bytearray:
             self._broker.memory.release(self, len(frame))
@@ -213,14 +213,31 @@ class Connection(asyncio.BufferedProtocol):
         logger.debug("writing to %s failed: %s", self.client_host, error)
         self.close(None)
 
-    def _pause_reading_if_full(self) -> None:
+    def _stop_reading_if_full(self) -> None:
         """A few waiting requests do not stop the reading, so that a client's leaving is still noticed."""
-        full = self._reader.starved or self._reader.broken or sum(map(len, self._waiting)) > PIPELINE_BYTES
-        if full and self._reading and not self._closed:
+        reader = self._reader
+        if reader.broken or reader.starved or sum(map(len, self._waiting)) > PIPELINE_BYTES:
+            self._stop_reading()
+        self._close_if_broken()
+
+    def _stop_reading(self) -> None:
+        if self._reading and not self._closed:
             self._reading = False
             self._transport.pause_reading()
 
+    def _let_others_read(self) -> None:
+        """libuv reads a socket up to 32 times while it keeps filling our buffer; 32 MB of it would stop everybody."""
+        if self._reading and not self._closed:
+            self._stop_reading()
+            asyncio.get_running_loop().call_soon(self._resume_reading)
+
+    def _close_if_broken(self) -> None:
+        """Nothing can be read any more, and what came before is answered."""
+        if self._reader.broken and not self._waiting and self._parked is None and not self._outbox.blocked:
+            self.close(self._reader.broken)
+
     def _resume_reading(self) -> None:
+        self._close_if_broken()
         if self._reading or self._closed or self._waiting or self._reader.starved or self._reader.broken:
             return
         self._reading = True

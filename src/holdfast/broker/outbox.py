@@ -21,8 +21,12 @@ JOIN_BYTES: Final = 64 * 1024
 """Pieces up to this size are joined into one system call; larger ones are not worth copying."""
 
 
+SENDFILE_BYTES: Final = 4 * 1024 * 1024
+"""At most this much of a file goes to one socket before the others have their turn, however fast its peer reads."""
+
+
 class Outbox:
-    __slots__ = ("_armed", "_loop", "_on_drained", "_on_failed", "_queue", "_socket", "queued_bytes")
+    __slots__ = ("_loop", "_on_drained", "_on_failed", "_queue", "_socket", "blocked", "queued_bytes")
 
     def __init__(
         self,
@@ -36,13 +40,9 @@ class Outbox:
         self._on_drained = on_drained
         self._on_failed = on_failed
         self._queue: deque[Any] = deque()
-        self._armed = False
-        self.queued_bytes = 0
-
-    @property
-    def blocked(self) -> bool:
+        self.blocked = False
         """The peer has not taken all that was written."""
-        return self._armed
+        self.queued_bytes = 0
 
     def add(self, parts: list[Any], size: int) -> None:
         """Queues a reply of `size` bytes; `flush` sends it."""
@@ -51,13 +51,13 @@ class Outbox:
 
     def flush(self) -> None:
         """Writes as much as the socket takes, and goes on by itself when it takes more."""
-        if self._armed:
+        if self.blocked:
             return
         self.queued_bytes = 0
         try:
             self._write()
         except BlockingIOError:
-            self._armed = True
+            self.blocked = True
             self._loop.add_writer(self._socket.fileno(), self._writable)
         except OSError as error:
             self.close()
@@ -105,9 +105,13 @@ class Outbox:
     def _write_region(self, region: FileRegion) -> None:
         position, left = region.position, region.length
         target = self._socket.fileno()
+        budget = SENDFILE_BYTES
         try:
             while left:
-                sent = os.sendfile(target, region.fd, position, left)
+                if budget <= 0:
+                    raise BlockingIOError
+                sent = os.sendfile(target, region.fd, position, min(left, budget))
+                budget -= sent
                 if sent == 0:
                     raise OSError("a log segment is shorter than its index says")
                 position += sent
@@ -117,8 +121,8 @@ class Outbox:
             raise
 
     def _disarm(self) -> None:
-        if self._armed:
-            self._armed = False
+        if self.blocked:
+            self.blocked = False
             self._loop.remove_writer(self._socket.fileno())
 
     def close(self) -> None:

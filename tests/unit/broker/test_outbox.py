@@ -59,7 +59,8 @@ def test_bytes_and_files_leave_in_the_order_they_were_added(
 
     async def scenario() -> bytes:
         outbox = Watch().outbox(ours)
-        parts = [b"head", region_of(tmp_path / "a", file_bytes), b"between", b"", region_of(tmp_path / "b", b"x"), b"end"]
+        first, second = region_of(tmp_path / "a", file_bytes), region_of(tmp_path / "b", b"x")
+        parts: list[bytes | FileRegion] = [b"head", first, b"between", b"", second, b"end"]
         outbox.add(parts, sum(map(len, parts)))
         reading = asyncio.create_task(asyncio.to_thread(read_exactly, peer, sum(map(len, parts))))
         outbox.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import HANDLERS, Encoded, RequestContext, handles
@@ -32,10 +32,15 @@ def unsupported_version() -> Encoded:
     return Encoded(encode(response, 0))
 
 
+@lru_cache(maxsize=256)
+def _is_software(name: str, version: str) -> bool:
+    return bool(_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version))
+
+
 @handles(API_VERSIONS)
 def api_versions(broker: Broker, request: ApiVersionsRequest, context: RequestContext) -> Encoded | ApiVersionsResponse:  # noqa: ARG001
-    if context.api_version >= FIRST_WITH_SOFTWARE and not (
-        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    if context.api_version >= FIRST_WITH_SOFTWARE and not _is_software(
+        request.client_software_name, request.client_software_version
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return _encoded(context.api_version)
