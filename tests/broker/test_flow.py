@@ -121,7 +121,8 @@ def test_idle_connections_are_closed_but_not_those_whose_request_is_parked() -> 
             stop.set()
             ticking.join()
 
-            assert IDLE_MS / 1000 <= idle_for_s < 3 * IDLE_MS / 1000
+            # Activity is noted to the last tick of the clock.
+            assert IDLE_MS / 1000 - 0.1 <= idle_for_s < 3 * IDLE_MS / 1000
             assert parked.ask(ApiVersionsRequest(), 0).error_code == 0
             assert busy.ask(ApiVersionsRequest(), 0).error_code == 0
         assert "idle" in broker.log_text()

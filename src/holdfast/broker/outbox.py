@@ -26,7 +26,7 @@ SENDFILE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Outbox:
-    __slots__ = ("_loop", "_on_drained", "_on_failed", "_queue", "_socket", "blocked", "queued_bytes")
+    __slots__ = ("_loop", "_on_drained", "_on_failed", "_queue", "_send", "_socket", "blocked", "queued_bytes")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Outbox:
     ) -> None:
         self._loop = loop
         self._socket = peer
+        self._send = peer.send
         self._on_drained = on_drained
         self._on_failed = on_failed
         self._queue: deque[Any] = deque()
@@ -51,10 +52,18 @@ class Outbox:
 
     def flush(self) -> None:
         """Writes as much as the socket takes, and goes on by itself when it takes more."""
-        if self.blocked:
+        queue = self._queue
+        if self.blocked or not queue:
             return
         self.queued_bytes = 0
         try:
+            if len(queue) == 1 and type(queue[0]) is bytes:
+                # The usual case, on the shortest way.
+                sent = self._send(queue[0])
+                if sent == len(queue[0]):
+                    queue.clear()
+                    return
+                queue[0] = memoryview(queue[0])[sent:]
             self._write()
         except BlockingIOError:
             self.blocked = True
@@ -95,7 +104,7 @@ class Outbox:
         # More to come: let the kernel put the header and the file's first bytes into one packet.
         flags = socket.MSG_MORE if queue else 0
         try:
-            sent = self._socket.send(part, flags)
+            sent = self._send(part, flags)
         except BlockingIOError:
             queue.appendleft(part)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from holdfast.broker.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
+
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 
 _DESCRIPTION: Final = """\
 Run a Kafka-compatible broker. When it is ready, its first line on stdout is `holdfast listening on HOST:PORT`;
@@ -69,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         if options.data is not None:
             config = config.with_data_dir(options.data)
         _raise_file_limit()
+        _keep_freed_memory()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config))
     except (ConfigError, BrokerError) as error:
@@ -138,6 +144,15 @@ def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_freed_memory() -> None:
+    """glibc hands the memory of a produce request back to the system and fetches it again for the next one, page by
+    page: nearly half of the CPU time of producing. Let it keep up to 64 MiB. Another C library goes its own way."""
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for threshold in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            mallopt(threshold, 64 * 1024 * 1024)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
