@@ -20,6 +20,7 @@ from holdfast.wire.error_codes import ErrorCode
 from tests.broker.trouble import Trouble
 from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.eventually import eventually
 from tests.support.fixtures import apache_kafka, apache_kafka_distribution
 from tests.support.holdfast_broker import HoldfastBroker
 
@@ -123,6 +124,7 @@ def test_apache_kafka_refuses_them_just_so(apache_kafka: ApacheKafka) -> None:
     answers = {}
     with WireClient(apache_kafka.address) as client:
         client.create_topic(topic)
+        eventually(lambda: client.produce(topic, batch(b"good")).error_code == 0, "Kafka leads the new partition")
         for name, case in CASES.items():
             answers[name] = refusal(client, topic, case)
 

@@ -134,22 +134,23 @@ def _ask_until(client: WireClient, stop: threading.Event) -> None:
 
 
 def test_a_reader_that_takes_its_reply_slowly_is_not_idle() -> None:
-    with HoldfastBroker({"connections.max.idle.ms": str(IDLE_MS)}) as broker:
+    idle_s = 2.0
+    with HoldfastBroker({"connections.max.idle.ms": str(int(idle_s * 1000))}) as broker:
         with WireClient(broker.address) as client:
             client.create_topic("large")
             for _ in range(16):
                 client.produce("large", batch(bytes(1_000_000)))
-        with WireClient(broker.address, receive_buffer=4096) as slow:
+        # The system lets the broker write again when a third of its buffer is free, so not too slowly.
+        with WireClient(broker.address, receive_buffer=256 * 1024) as slow:
             slow.send(fetch_request("large", 0), 12)
             received = 0
-            deadline = time.monotonic() + 2.5 * IDLE_MS / 1000
-            while time.monotonic() < deadline:
-                chunk = slow.socket.recv(100_000)
-                assert chunk, f"closed as idle while it was reading, after {received} bytes"
-                received += len(chunk)
+            began = time.monotonic()
+            while time.monotonic() - began < 2 * idle_s:
+                received += len(slow.socket.recv(100_000))
                 time.sleep(0.05)
-            assert received < 14_000_000, "it was not slow enough to show anything"
-        assert "idle" not in broker.log_text(), "what the kernel still holds of the reply hides that it was closed"
+            assert 1_000_000 < received < 12_000_000, "too fast or too slow to show anything"
+        # What the system still holds of the reply would hide a closed connection; the log does not.
+        assert "idle" not in broker.log_text()
 
 
 # -- how many ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.clients.kcat_client import kcat
 from tests.clients.servers import Server
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.usefixtures("clients")  # skips, or fails in CI, where there is no kcat
+pytestmark = pytest.mark.usefixtures("needs_kcat")
 
 START_MS = 1_700_000_000_000
 

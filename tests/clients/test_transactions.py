@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.clients.client import Client, LibraryClient, Record, read, values
+from tests.clients.client import LibraryClient, Record, read, values
 from tests.clients.errors import REFUSALS, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, error_code
 from tests.clients.kcat_client import kcat_path
 from tests.support.holdfast_broker import HoldfastBroker
@@ -26,7 +26,8 @@ def test_a_transactional_id_is_refused_for_good(holdfast: HoldfastBroker, librar
     assert values(read(library, holdfast.bootstrap, topic, 1)) == [b"plain"]
 
 
-def test_kcat_is_told_why(holdfast: HoldfastBroker, clients: list[Client], topic: str) -> None:
+@pytest.mark.usefixtures("needs_kcat")
+def test_kcat_is_told_why(holdfast: HoldfastBroker, topic: str) -> None:
     command = [kcat_path(), "-b", holdfast.bootstrap, "-P", "-t", topic, "-X", "transactional.id=tx"]
 
     done = subprocess.run(command, input=b"x\n", capture_output=True, timeout=SOON_S, check=False)

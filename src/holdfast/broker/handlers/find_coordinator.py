@@ -1,0 +1,62 @@
+"""FindCoordinator: this broker coordinates every group; of transactions there are none.
+
+Served before the group APIs are, because librdkafka compresses with lz4 only for a broker that advertises
+FindCoordinator v0: without it, it sends the records uncompressed and says nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.wire.apis.find_coordinator import (
+    FIND_COORDINATOR,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+)
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+BATCHED_SINCE: Final = 4
+"""From here on many keys are asked for at once (KIP-699)."""
+
+
+@handles(FIND_COORDINATOR)
+def find_coordinator(
+    broker: Broker, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    if context.api_version >= BATCHED_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=[_found(broker, key, request.key_type) for key in request.coordinator_keys]
+        )
+    found = _found(broker, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _found(broker: Broker, key: str, key_type: int) -> FoundCoordinator:
+    if key_type == TRANSACTION:
+        # The one error that clients take as final, so that they say so instead of asking again.
+        return _refused(
+            key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Holdfast has no transactions: unset transactional.id"
+        )
+    if key_type != GROUP:
+        return _refused(key, ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served")
+    host, port = broker.advertised
+    return FoundCoordinator(
+        key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message=None
+    )
+
+
+def _refused(key: str, code: ErrorCode, message: str) -> FoundCoordinator:
+    return FoundCoordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
