@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
+from time import monotonic
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -39,6 +40,9 @@ PIPELINE_BYTES: Final = 64 * 1024
 LARGE_READ: Final = SCRATCH_BYTES // 2
 """A read of this many bytes comes from a client that has more to send than we should take at once."""
 
+TURN_SECONDS: Final = 0.002
+"""How long one connection's pipelined requests are answered before the others get their turn."""
+
 _frame_start = Struct(">ii").pack
 _frame_start_flexible = Struct(">iib").pack
 
@@ -55,9 +59,11 @@ class Connection(asyncio.BufferedProtocol):
         "_reading",
         "_socket",
         "_transport",
+        "_turn_is_due",
         "_waiting",
         "client_host",
         "last_active",
+        "received_bytes",
     )
 
     def __init__(self, broker: Broker) -> None:
@@ -67,8 +73,11 @@ class Connection(asyncio.BufferedProtocol):
         self._parked: asyncio.Task[Any] | None = None
         self._reading = True
         self._closed = False
+        self._outbox: Any = None
+        self._turn_is_due = False
         self.client_host = "?"
         self.last_active = broker.clock.now()
+        self.received_bytes = 0
 
     # -- the event loop's calls ----------------------------------------------------------------------------------------
 
@@ -78,10 +87,18 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.client_host = peer[0] if peer else "?"
         original = transport.get_extra_info("socket")
-        self._socket = socket.socket(fileno=socket.dup(original.fileno()))
+        try:
+            self._socket = socket.socket(fileno=socket.dup(original.fileno()))
+        except OSError as error:
+            self._closed = True
+            logger.warning("cannot serve %s: %s", self.client_host, error.strerror)
+            self._transport.abort()
+            return
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._outbox = Outbox(asyncio.get_running_loop(), self._socket, self._drained, self._write_failed)
+        self._outbox = Outbox(
+            asyncio.get_running_loop(), self._socket, self._drained, self._write_failed, self._progressed
+        )
         refusal = self._broker.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -91,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self._broker.clock.coarse
+        self.received_bytes += nbytes
         reader, waiting = self._reader, self._waiting
         frames = reader.received(nbytes)
         if len(frames) == 1 and not waiting and self._parked is None and not self._outbox.blocked:
@@ -109,6 +127,8 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # how it ended changes nothing here
+        if self._outbox is None:
+            return  # there was no file descriptor left to begin with
         self._closed = True
         self._waiting.clear()
         if self._parked is not None:
@@ -122,12 +142,24 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_waiting(self) -> None:
         """Answers the waiting requests in order, up to one that is parked or whose reply the peer does not take."""
         waiting, outbox = self._waiting, self._outbox
+        until = monotonic() + TURN_SECONDS
         while waiting and self._parked is None and not self._closed and not outbox.blocked:
             self._serve(waiting.popleft())
             if outbox.queued_bytes > FLUSH_BYTES:
                 outbox.flush()
+            if waiting and monotonic() > until:
+                # The others first; thousands of pipelined requests are no reason to let everybody wait.
+                if not self._turn_is_due:
+                    self._turn_is_due = True
+                    asyncio.get_running_loop().call_soon(self._next_turn)
+                break
         if not self._closed:
             outbox.flush()
+
+    def _next_turn(self) -> None:
+        self._turn_is_due = False
+        self._serve_waiting()
+        self._resume_reading()
 
     def _serve(self, frame: Frame) -> None:
         try:
@@ -209,6 +241,9 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_waiting()
         self._resume_reading()
 
+    def _progressed(self) -> None:
+        self.last_active = self._broker.clock.coarse
+
     def _write_failed(self, error: OSError) -> None:
         logger.debug("writing to %s failed: %s", self.client_host, error)
         self.close(None)
@@ -249,6 +284,10 @@ class Connection(asyncio.BufferedProtocol):
             self._resume_reading()
 
     # -- the end -------------------------------------------------------------------------------------------------------
+
+    @property
+    def receiving(self) -> bool:
+        return self._reader.midway
 
     @property
     def parked(self) -> bool:

@@ -11,7 +11,6 @@ import asyncio
 import logging
 
 from holdfast.broker.partition import Partition
-from holdfast.log import LogError
 
 logger = logging.getLogger(__name__)
 
@@ -76,11 +75,13 @@ def _log_failure(flushed: asyncio.Future[None]) -> None:
         logger.error("%s", error)
 
 
-def _flush_all(partitions: list[Partition]) -> dict[Partition, LogError]:
-    failures: dict[Partition, LogError] = {}
+def _flush_all(partitions: list[Partition]) -> dict[Partition, Exception]:
+    failures: dict[Partition, Exception] = {}
     for partition in partitions:
         try:
             partition.log.flush()
-        except LogError as error:
-            failures[partition] = error
+        except Exception as error:  # noqa: BLE001  # one partition's; the flushes of all others go on
+            # A deletion closes the log in another thread: what was written then is gone on purpose.
+            if not partition.deleted:
+                failures[partition] = error
     return failures

@@ -13,6 +13,8 @@ from typing import Final
 from holdfast.broker.memory import Holder, MemoryPool
 
 SCRATCH_BYTES: Final = 256 * 1024
+CROWDED_BYTES: Final = 4096
+"""What is read at a time while the pool is empty: enough for small requests."""
 EAGER_BYTES: Final = 2 * 1024 * 1024
 """Frames up to this size get their whole memory with their first byte: a producer's usual request. Larger ones double
 as they arrive, so that a length which is only announced costs nothing."""
@@ -25,6 +27,7 @@ class FrameReader:
 
     __slots__ = (
         "_booked",
+        "_crowded_scratch",
         "_filled",
         "_frame",
         "_holder",
@@ -39,6 +42,7 @@ class FrameReader:
 
     def __init__(self, scratch: memoryview, limit_bytes: int, pool: MemoryPool, holder: Holder) -> None:
         self._scratch = scratch
+        self._crowded_scratch = scratch[:CROWDED_BYTES]
         self._limit = limit_bytes
         self._pool = pool
         self._holder = holder
@@ -60,7 +64,8 @@ class FrameReader:
     def buffer(self) -> memoryview:
         if self._frame is not None:
             return memoryview(self._frame)[self._filled :]
-        return self._scratch
+        # While others wait for memory, a frame that turns out to be large must not bring much without any.
+        return self._crowded_scratch if self._pool.crowded else self._scratch
 
     def received(self, count: int) -> list[bytes | bytearray]:
         """Takes the `count` bytes that were put into `buffer()`; returns the frames they complete.

@@ -1,9 +1,9 @@
 """A bound on the memory that half-received requests may take, over all connections together.
 
 A connection takes memory as its bytes arrive, never for a length it merely announced. When the pool is empty the
-connection stops reading until there is room. Two clients that each hold half of the pool and wait for the other half
-would wait for ever, and so would everybody behind a client that sends half a request and falls silent: then the
-holder that has made no progress for longest is disconnected.
+connection stops reading until there is room. Everybody behind clients that send half a request and then fall silent, or
+trickle, would wait for ever: while somebody waits, holders that send too slowly are disconnected. And so would two
+clients that each hold half of the pool and wait for the other half: then one of them has to go.
 """
 
 from __future__ import annotations
@@ -15,11 +15,19 @@ from typing import Final, Protocol
 STALLED_SECONDS: Final = 5.0
 """How long a half-received request may stand still while others wait for its memory."""
 
+SLOW_BYTES: Final = 80 * 1024
+"""Less than this in that time is standing still: a megabyte would take a minute."""
+
 
 class Holder(Protocol):
     """A connection, as the pool sees it."""
 
-    last_active: float
+    received_bytes: int
+    """All that has arrived on the connection so far."""
+
+    @property
+    def receiving(self) -> bool:
+        """A request has begun to arrive and is not complete. What holds memory otherwise is being answered."""
 
     def retry_growth(self) -> None: ...
     def evict(self, reason: str) -> None: ...
@@ -33,6 +41,13 @@ class MemoryPool:
         self._waiting: deque[Holder] = deque()
         self._turn: Holder | None = None
         """The one of those who waited that is trying again."""
+        self._marks: dict[Holder, tuple[float, int]] = {}
+        """While somebody waits: since when each holder is watched, and what it had sent by then."""
+
+    @property
+    def crowded(self) -> bool:
+        """Somebody waits for memory."""
+        return bool(self._waiting)
 
     def take(self, holder: Holder, size: int) -> bool:
         """Books `size` more bytes for `holder`; False if there is no room, and then it is called back."""
@@ -79,12 +94,25 @@ class MemoryPool:
         """The connection is gone."""
         if holder in self._waiting:
             self._waiting.remove(holder)
+        self._marks.pop(holder, None)
         self.release(holder, self._held.get(holder, 0))
 
     def evict_stalled(self, now: float) -> None:
-        """While somebody waits, the holder that has stood still for longest must go, if it has for too long."""
-        if not self._waiting or not self._held:
+        """While somebody waits, those who hold memory and hardly send must go."""
+        if not self._waiting:
+            self._marks.clear()
             return
-        stalest = min(self._held, key=lambda holder: holder.last_active)
-        if now - stalest.last_active >= STALLED_SECONDS:
-            stalest.evict("its half-sent request stood still while others waited for the memory it holds")
+        waiting = set(self._waiting)
+        senders = [holder for holder in self._held if holder not in waiting and holder.receiving]
+        for holder in senders:
+            since, received = self._marks.setdefault(holder, (now, holder.received_bytes))
+            if now - since < STALLED_SECONDS:
+                continue
+            self._marks[holder] = (now, holder.received_bytes)
+            if holder.received_bytes - received < SLOW_BYTES:
+                holder.evict("its half-sent request stood still while others waited for the memory it holds")
+        if self._waiting and all(holder in waiting for holder in self._held):
+            # They wait for each other. The last to ask has the least to lose.
+            last = next((holder for holder in reversed(self._waiting) if holder in self._held), None)
+            if last is not None:
+                last.evict("all memory for requests is held by requests that wait for more of it")

@@ -26,7 +26,17 @@ SENDFILE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Outbox:
-    __slots__ = ("_loop", "_on_drained", "_on_failed", "_queue", "_send", "_socket", "blocked", "queued_bytes")
+    __slots__ = (
+        "_loop",
+        "_on_drained",
+        "_on_failed",
+        "_on_progress",
+        "_queue",
+        "_send",
+        "_socket",
+        "blocked",
+        "queued_bytes",
+    )
 
     def __init__(
         self,
@@ -34,11 +44,13 @@ class Outbox:
         peer: socket.socket,
         on_drained: Callable[[], None],
         on_failed: Callable[[OSError], None],
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self._loop = loop
         self._socket = peer
         self._send = peer.send
         self._on_drained = on_drained
+        self._on_progress = on_progress
         self._on_failed = on_failed
         self._queue: deque[Any] = deque()
         self.blocked = False
@@ -73,6 +85,8 @@ class Outbox:
             self._on_failed(error)
 
     def _writable(self) -> None:
+        # The peer takes bytes, if slowly: it is not idle.
+        self._on_progress()
         try:
             self._write()
         except BlockingIOError:

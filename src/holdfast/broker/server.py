@@ -91,7 +91,13 @@ class Broker:
         self.clock.start()
         self.housekeeping.start()
         self._sweep()
-        self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+        try:
+            self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+        except OSError as error:
+            # Two sockets may be bound to one port until one of them listens.
+            await self.stop()
+            host, port = self.address
+            raise BrokerError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
     def _bind(self) -> socket.socket:
         """Takes the port before anything else, so that a second broker on it is told so at once."""

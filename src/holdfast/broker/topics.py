@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 TOPICS_FILE: Final = "topics.json"
 STRAY: Final = "-stray"
 MAX_NAME: Final = 249
+MAX_FILE_NAME: Final = 255
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -95,7 +96,8 @@ class Topics:
         return len(self._names)
 
     def partitions(self) -> Iterator[Partition]:
-        for topic in self._names.values():
+        # A copy: worker threads go over it while the event loop creates and deletes topics.
+        for topic in tuple(self._names.values()):
             yield from topic.partitions
 
     # -- starting and stopping -----------------------------------------------------------------------------------------
@@ -117,7 +119,10 @@ class Topics:
         path = self._data.path / TOPICS_FILE
         try:
             content = json.loads(path.read_text())
-            return dict(content["topics"])
+            entries = dict(content["topics"])
+            for entry in entries.values():
+                decode_topic_id(entry["id"]), int(entry["partitions"]), dict(entry["configs"])
+            return entries
         except FileNotFoundError:
             # The file comes before the first partition, so partitions without it mean that it was lost.
             if self._data.partitions():
@@ -254,6 +259,8 @@ class Topics:
         self._data.purge_deleted()
 
     def _set_aside(self, directory: Path) -> None:
-        aside = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}{STRAY}")
+        suffix = f".{uuid.uuid4().hex}{STRAY}"
+        # A topic's name may be as long as a file's, so something has to go to make room for the suffix.
+        aside = directory.with_name(directory.name[: MAX_FILE_NAME - len(suffix)] + suffix)
         logger.warning("%s belongs to no topic; it is kept as %s", directory.name, aside.name)
         disk.rename(directory, aside)

@@ -4,6 +4,7 @@ Plain synchronous code: no event loop, no clock (`now_ms` comes in). Who may cal
 said in :mod:`holdfast.log.partition_log`.
 """
 
+from holdfast.log.compaction import Compacted
 from holdfast.log.config import LogConfig
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import (
@@ -21,6 +22,7 @@ from holdfast.log.segment import FileRegion
 
 __all__ = [
     "Appended",
+    "Compacted",
     "CorruptLog",
     "DataDirectory",
     "DataDirectoryError",

@@ -5,6 +5,7 @@ meta.properties                   whose it is
 .kafka_cleanshutdown              there only after everything was closed properly
 recovery-point-offset-checkpoint  up to where each log is known to be on the disk
 log-start-offset-checkpoint       where each log starts, when that is not a segment's start
+cleaner-offset-checkpoint         up to where each compacted log is compacted
 orders-0/ orders-1/ …             one directory for each partition
 """
 
@@ -29,6 +30,7 @@ _META = "meta.properties"
 _CLEAN = ".kafka_cleanshutdown"
 _CLEAN_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
 _DELETED_SUFFIX = "-delete"
+_MAX_FILE_NAME = 255
 # Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
 _FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
 
@@ -49,6 +51,7 @@ class DataDirectory:
         self.was_clean = (path / _CLEAN).exists()
         self._recovery_points = checkpoint.read_offsets(path / checkpoint.RECOVERY_POINTS)
         self._start_offsets = checkpoint.read_offsets(path / checkpoint.LOG_START_OFFSETS)
+        self._cleaner_offsets = checkpoint.read_offsets(path / checkpoint.CLEANER_OFFSETS)
 
     @classmethod
     def open(cls, path: Path, *, node_id: int, cluster_id: str | None = None) -> DataDirectory:
@@ -103,14 +106,21 @@ class DataDirectory:
 
     def open_log(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """Open or create a partition, with what the checkpoints say of it."""
-        return PartitionLog.open(
+        first_dirty_offset = self._cleaner_offsets.get((topic, partition), 0)
+        log = PartitionLog.open(
             self.partition_path(topic, partition),
             config,
             now_ms=now_ms,
             clean=self.was_clean,
             recovery_point=self._recovery_points.get((topic, partition), 0),
             log_start_offset=self._start_offsets.get((topic, partition), 0),
+            first_dirty_offset=first_dirty_offset,
         )
+        if log.first_dirty_offset != first_dirty_offset:
+            # Said of an earlier log of that name. It must not be there when this one has grown as long: what is
+            # not compacted would be taken for compacted, and tombstones dropped before what they hide.
+            self.write_cleaner_offsets({(topic, partition): log})
+        return log
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """The partition is gone with one rename; :meth:`purge_deleted` frees the space later.
@@ -119,12 +129,15 @@ class DataDirectory:
         """
         path = self.partition_path(topic, partition)
         try:
-            disk.rename(path, path.with_name(f"{topic}-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"))
+            suffix = f"-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
+            # A topic's name may be so long that only a part of it leaves room for the suffix.
+            disk.rename(path, path.with_name(topic[: _MAX_FILE_NAME - len(suffix)] + suffix))
             disk.sync_directory(self.path)
         except OSError as error:
             raise StorageError("delete", path, error) from error
         self._recovery_points.pop((topic, partition), None)
         self._start_offsets.pop((topic, partition), None)
+        self._cleaner_offsets.pop((topic, partition), None)
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions. For a worker thread."""
@@ -145,6 +158,11 @@ class DataDirectory:
         """Say where the logs start; needed after `delete_records_before`, before it is answered."""
         self._start_offsets |= {key: log.start_offset for key, log in logs.items() if log.start_offset}
         self._write(checkpoint.LOG_START_OFFSETS, self._start_offsets)
+
+    def write_cleaner_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        """Say how far the logs are compacted; what is before is not read for its keys again."""
+        self._cleaner_offsets |= {key: log.first_dirty_offset for key, log in logs.items()}
+        self._write(checkpoint.CLEANER_OFFSETS, self._cleaner_offsets)
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         try:

@@ -1,10 +1,12 @@
 """A partition: its segments, end to end.
 
 Threads. One thread, the event loop's, calls `append` and `read`; both are quick and wait for no disk. Another
-thread may at the same time call `flush`, `apply_retention` and the look-ups by timestamp. `close` comes last,
-when nobody else calls. The lock guards what both sides change, the list of segments and the producers; it is
-held for a write into the page cache at most, never for a sync. Readers take no lock: the list is replaced, not
-changed, and a segment's size grows only after its bytes are written.
+thread may at the same time call `flush`, `apply_retention`, `compact` and the look-ups by timestamp. `close`
+comes last, when nobody else calls; a compaction still under way gives up for it. The lock guards what both sides
+change, the list of segments and the producers; it is held for a write into the page cache at most, never for a
+sync. Readers take no lock: the list is replaced, not changed, and a segment's size grows only after its bytes are
+written. A second lock, held for as long as it takes, keeps compaction and retention apart: both replace closed
+segments and remove files.
 
 What a roll leaves to be done (writing the old segment's indexes, the producers' snapshot, the syncs) is done by
 the next `flush`, in the worker. Should the process be killed before that, opening the log does it instead.
@@ -14,17 +16,20 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.log import checkpoint, disk
+from holdfast.log import checkpoint, compaction, disk, swap
+from holdfast.log.compaction import Compacted, Compaction
 from holdfast.log.config import UNLIMITED, LogConfig
 from holdfast.log.errors import OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
 from holdfast.log.producer_state import ProducerState
+from holdfast.log.record_spans import refuse_records_without_key
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
 from holdfast.log.segment import FileRegion, Segment
+from holdfast.log.swap import Swap
 from holdfast.wire.batch import (
     NO_TIMESTAMP,
     Batch,
@@ -77,7 +82,9 @@ class _Rolled(NamedTuple):
 
 
 class PartitionLog:
-    def __init__(self, directory: Path, config: LogConfig, recovered: Recovered, recovery_point: int) -> None:
+    def __init__(
+        self, directory: Path, config: LogConfig, recovered: Recovered, recovery_point: int, first_dirty_offset: int
+    ) -> None:
         """Use :meth:`open`."""
         self.directory = directory
         self.config = config
@@ -85,6 +92,8 @@ class PartitionLog:
         self.end_offset = recovered.segments[-1].next_offset
         # Everything below is on the disk itself, indexes and snapshots included.
         self.recovery_point = min(recovery_point, self.end_offset)
+        # Before it, each key stands at most once. A log that ends earlier is not the one this was said of.
+        self.first_dirty_offset = first_dirty_offset if first_dirty_offset <= self.end_offset else 0
         self._segments: tuple[Segment, ...] = tuple(recovered.segments)
         self._producers: ProducerState = recovered.producers
         self._epochs: LeaderEpochs = recovered.epochs
@@ -93,6 +102,9 @@ class PartitionLog:
         self._failed_sync: OSError | None = None
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
+        self._cleaning = threading.Lock()
+        self._unfinished_swap: Swap | None = None
+        self._is_closing = False
 
     @classmethod
     def open(
@@ -104,6 +116,7 @@ class PartitionLog:
         clean: bool,
         recovery_point: int,
         log_start_offset: int = 0,
+        first_dirty_offset: int = 0,
     ) -> PartitionLog:
         """Open a partition's directory, or create it. `clean`: the last user closed it properly."""
         try:
@@ -118,7 +131,7 @@ class PartitionLog:
         except OSError as error:
             raise StorageError("open", directory, error) from error
         end_offset = recovered.segments[-1].next_offset
-        return cls(directory, config, recovered, end_offset if clean else recovery_point)
+        return cls(directory, config, recovered, end_offset if clean else recovery_point, first_dirty_offset)
 
     # Appending
 
@@ -134,6 +147,9 @@ class PartitionLog:
         size = self._check_sizes(batches)
         if append_time is None:
             batches = [self._with_sane_timestamps(batch, now_ms) for batch in batches]
+        if self.config.compacts:
+            for batch in batches:
+                refuse_records_without_key(batch.data, batch.header)
         with self._lock:
             stored = self._producers.check_all([batch.header for batch in batches])
             if stored is not None:
@@ -196,11 +212,14 @@ class PartitionLog:
 
     def _roll(self, now_ms: int) -> Segment:
         """Start a new segment at the end. The lock is held."""
+        full = self._segments[-1]
         try:
+            if self._has_torn_tail:
+                full.cut_back()
+                self._has_torn_tail = False
             segment = Segment(self.directory, self.end_offset, now_ms, self.config.index_interval_bytes)
         except OSError as error:
             raise StorageError("start a segment in", self.directory, error) from error
-        full = self._segments[-1]
         full.finish()
         self._rolled.append(_Rolled(full, self._producers.to_snapshot()))
         self._segments = (*self._segments, segment)
@@ -244,6 +263,11 @@ class PartitionLog:
                 return region
             # A segment that Kafka has compacted may end before the next one begins.
         return None
+
+    def reaches_end(self, region: FileRegion) -> bool:
+        """Whether the region ends where the log does, so that there was no more to give."""
+        last = self._segments[-1]
+        return region.file is last.file and region.position + region.length >= last.size
 
     def batches_from(self, offset: int) -> Iterator[bytes]:
         """All stored batches from the one that holds `offset` to the present end, for a replay."""
@@ -317,9 +341,22 @@ class PartitionLog:
         return self.start_offset
 
     def apply_retention(self, now_ms: int) -> list[DeletedSegment]:
-        """Delete segments that are too old, too many, or before the start; forget silent producers."""
+        """Delete segments that are too old, too many, or before the start; forget silent producers.
+
+        While a compaction is under way nothing is deleted; the next call does it.
+        """
         with self._lock:
             self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        if not self._cleaning.acquire(blocking=False):
+            return []
+        try:
+            self._finish_swap()
+            return self._delete_doomed(now_ms)
+        finally:
+            self._cleaning.release()
+
+    def _delete_doomed(self, now_ms: int) -> list[DeletedSegment]:
+        with self._lock:
             doomed = self._doomed(now_ms)
             if not doomed:
                 return []
@@ -362,6 +399,88 @@ class PartitionLog:
         for offset in snapshot_offsets(self.directory):
             if offset < before:
                 disk.unlink(snapshot_path(self.directory, offset))
+
+    # Compacting
+
+    def compact(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> Compacted | None:
+        """Keep only the last record of each key among the closed segments; None if there is not enough to do.
+
+        For a worker thread. Appends and reads go on meanwhile; a region that was read before stays readable. When
+        `stop` says so the pass is given up, as when the log is closed: the next one begins where this one began.
+        """
+        with self._cleaning:
+            if self._is_closing or not self.config.compacts:
+                return None
+            self._refuse_after_failed_sync()
+            self._finish_swap()
+            due = self._due_for_compaction(now_ms)
+            if due is None:
+                return None
+            # Nothing may be dropped for the sake of a record that a power cut takes away.
+            self.flush()
+            try:
+                return self._compact(due, now_ms, lambda: self._is_closing or stop())
+            except compaction.Stopped:
+                return None
+            except OSError as error:
+                raise StorageError("compact", self.directory, error) from error
+
+    def _due_for_compaction(self, now_ms: int) -> tuple[Segment, ...] | None:
+        with self._lock:
+            first_dirty_offset = max(self.first_dirty_offset, self.start_offset)
+            if compaction.wants_roll(self._segments, first_dirty_offset, self.config, now_ms):
+                self._roll(now_ms)
+            found = compaction.dirt(self._segments[:-1], first_dirty_offset, self.config, now_ms)
+        return found.segments if found.is_due(self.config) else None
+
+    def _compact(self, segments: tuple[Segment, ...], now_ms: int, stop: Callable[[], bool]) -> Compacted:
+        with self._lock:
+            last_batches = self._producers.last_batches()
+        work = Compaction(self.config, now_ms, last_batches, stop)
+        first_dirty_offset = work.read_keys(segments, max(self.first_dirty_offset, self.start_offset))
+        swap.sweep_cleaned(self.directory)
+        old_count = new_count = old_bytes = new_bytes = 0
+        for group in work.groups(segments):
+            new = self._compact_group(work, group)
+            old_count, new_count = old_count + len(group), new_count + 1
+            old_bytes, new_bytes = old_bytes + sum(segment.size for segment in group), new_bytes + new.size
+        self.first_dirty_offset = first_dirty_offset
+        counts = (work.records_before, work.records_after, work.tombstones_dropped)
+        return Compacted(old_count, new_count, old_bytes, new_bytes, *counts, first_dirty_offset)
+
+    def _compact_group(self, work: Compaction, group: Sequence[Segment]) -> Segment:
+        """Replace neighbouring segments by one; returns it, or the old one if nothing was to be done."""
+        first, last = group[0], group[-1]
+        interval_bytes = self.config.index_interval_bytes
+        new = Segment(self.directory, first.base_offset, last.created_ms, interval_bytes, swap.CLEANED)
+        try:
+            has_changed = work.rewrite(group, new)
+        except BaseException:
+            disk.unlink(new.file.path)
+            raise
+        if not has_changed:
+            disk.unlink(new.file.path)
+            return first
+        assert new.next_offset == last.next_offset, "readers and recovery go by where a segment ends"
+        replacement = Swap(group, new)
+        replacement.decide()
+        with self._lock:
+            at = self._segments.index(first)
+            self._segments = (*self._segments[:at], new, *self._segments[at + len(group) :])
+        self._unfinished_swap = replacement
+        self._finish_swap()
+        for segment in group[1:]:
+            disk.unlink(snapshot_path(self.directory, segment.base_offset))
+        return new
+
+    def _finish_swap(self) -> None:
+        """What is left to do of a swap; again, if the disk refused it the last time."""
+        if self._unfinished_swap is not None:
+            try:
+                self._unfinished_swap.finish()
+            except OSError as error:
+                raise StorageError("finish compacting", self.directory, error) from error
+            self._unfinished_swap = None
 
     # Durability
 
@@ -422,6 +541,11 @@ class PartitionLog:
 
     def close(self, clean: bool = True) -> None:
         """Flush all, indexes and producers included; with `clean` false only let the files go."""
+        self._is_closing = True
+        with self._cleaning:
+            self._close(clean)
+
+    def _close(self, clean: bool) -> None:
         if clean:
             self.flush()
             try:

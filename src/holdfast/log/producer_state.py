@@ -132,6 +132,11 @@ class ProducerState:
             sequences = (header.base_sequence, last_sequence(header))
             producer.batches.append(StoredBatch(*sequences, base_offset, last_offset, timestamp))
 
+    def last_batches(self) -> frozenset[tuple[int, int]]:
+        """Producer id and last offset of each producer's last batch."""
+        producers = self._producers.items()
+        return frozenset((key, producer.batches[-1].last_offset) for key, producer in producers if producer.batches)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for too long; returns how many."""
         silent = [

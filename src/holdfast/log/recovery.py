@@ -4,7 +4,8 @@ What a kill can leave behind, and what becomes of it:
 
 - a torn batch at the end of the last segment: cut off;
 - indexes, snapshots and checkpoints that were never written, or half: built again from the log, or ignored;
-- files of a segment whose deletion was under way: swept.
+- files of a segment whose deletion was under way: swept;
+- a compaction: undone, or finished if it was decided (:mod:`holdfast.log.swap`).
 
 Everything below the recovery point was flushed and indexed before the point was moved there; it is trusted. A
 sound log never breaks in the middle. If the disk itself lost something there, the segments after the break are
@@ -18,9 +19,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.log import checkpoint, disk
+from holdfast.log import checkpoint, disk, swap
 from holdfast.log.config import LogConfig
-from holdfast.log.errors import CorruptLog
 from holdfast.log.leader_epochs import LeaderEpochs
 from holdfast.log.producer_state import CorruptSnapshot, ProducerState
 from holdfast.log.segment import Segment
@@ -28,7 +28,8 @@ from holdfast.log.segment import Segment
 _logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
-_SWEPT_SUFFIXES = (".tmp", ".deleted", ".cleaned")
+# A log that ends in .swap is no leftover; when the sweep comes, there is none any more.
+_SWEPT_SUFFIXES = (".tmp", ".deleted", swap.CLEANED, swap.SWAP)
 _SET_ASIDE = ".corrupt"
 
 
@@ -50,6 +51,7 @@ def recover(
 ) -> Recovered:
     """Open all that is in `directory`; the last segment is the one to append to."""
     disk.make_directory(directory)
+    swap.finish_interrupted(directory)
     offsets = _sweep(directory)
     segments = _open_segments(directory, offsets, config, now_ms, clean, recovery_point)
     if segments and segments[-1].next_offset < log_start_offset:
@@ -81,8 +83,6 @@ def _sweep(directory: Path) -> list[int]:
     paths = [directory / entry.name for entry in os.scandir(directory)]
     logs = {path.stem for path in paths if path.suffix == ".log" and path.stem.isdecimal()}
     for path in paths:
-        if path.suffix == ".swap":
-            raise CorruptLog(f"{path} is a compaction that Apache Kafka has not finished; start Kafka on it once")
         orphan = path.suffix in _INDEX_SUFFIXES and path.stem not in logs
         if orphan or path.suffix in _SWEPT_SUFFIXES:
             disk.unlink(path)

@@ -69,6 +69,22 @@ def sound_batches(fd: int, base_offset: int, end: int) -> Iterator[tuple[int, Ba
         position += size
 
 
+def contents(fd: int, end: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    """Position, header and bytes of each batch of a segment; all of it must be batches, their CRC is not checked."""
+    chunk, chunk_start, position = b"", 0, 0
+    while position < end:
+        at = position - chunk_start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, chunk_start, at = os.pread(fd, min(_CONTENT_CHUNK, end - position), position), position, 0
+        if len(chunk) - at < HEADER_SIZE or not _fits(header := parse_header(chunk, at), end - position):
+            raise CorruptLog(f"no batch at byte {position}")
+        size = header.batch_length + LENGTH_OVERHEAD
+        if at + size > len(chunk):
+            chunk, chunk_start, at = os.pread(fd, max(size, _CONTENT_CHUNK), position), position, 0
+        yield position, header, chunk[at : at + size]
+        position += size
+
+
 def _fits(header: BatchHeader, room: int) -> bool:
     size = header.batch_length + LENGTH_OVERHEAD
     return header.magic == MAGIC and HEADER_SIZE <= size <= room and header.last_offset_delta >= 0

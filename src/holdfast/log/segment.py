@@ -61,23 +61,36 @@ def log_path(directory: Path, base_offset: int) -> Path:
 class Segment:
     """Appended to by one thread; read by any. `size` and `next_offset` grow only after the bytes are there."""
 
-    def __init__(self, directory: Path, base_offset: int, created_ms: int, index_interval_bytes: int) -> None:
-        """Open the segment's file, or create it. One that has content must be loaded or recovered next."""
+    def __init__(
+        self, directory: Path, base_offset: int, created_ms: int, index_interval_bytes: int, suffix: str = ""
+    ) -> None:
+        """Open the segment's file, or create it. One that has content must be loaded or recovered next.
+
+        With a suffix the file has that behind its name until :meth:`rename`: it is not part of the log yet.
+        """
         self.base_offset = base_offset
-        self.file = SegmentFile(log_path(directory, base_offset))
+        self.path = log_path(directory, base_offset)
+        self.file = SegmentFile(self.path.with_name(self.path.name + suffix))
         self.size = os.fstat(self.file.fd).st_size
         self.next_offset = base_offset
         self.created_ms = created_ms
         self._index_interval_bytes = index_interval_bytes
-        self.indexes = SegmentIndexes.empty(self.file.path, base_offset)
+        self.indexes = SegmentIndexes.empty(self.path, base_offset)
         self._first_timestamp: int | None = None
-        self._recent_offsets: list[int] = []
-        self._recent_positions: list[int] = []
+        # Offsets and positions, replaced together: a segment may be finished in one thread and read in another.
+        self._recent: tuple[list[int], list[int]] = ([], [])
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The log first: without it the others mean nothing and are swept away."""
-        return self.file.path, self.indexes.offset.path, self.indexes.time.path
+        return self.path, self.indexes.offset.path, self.indexes.time.path
+
+    def rename(self, suffix: str) -> None:
+        """Give the file this suffix instead of the one it has."""
+        target = self.path.with_name(self.path.name + suffix)
+        if self.file.path != target:
+            disk.rename(self.file.path, target)
+            self.file.path = target
 
     @property
     def first_timestamp(self) -> int:
@@ -103,11 +116,11 @@ class Segment:
         """Take in the batch that now stands at the end."""
         position = self.size
         self.indexes.add(position, last_offset, max_timestamp, size, self._index_interval_bytes)
-        offsets, positions = self._recent_offsets, self._recent_positions
+        offsets, positions = self._recent
         if len(offsets) >= _RECENT_BATCHES:
             # New lists instead of shorter ones: another thread may be reading the old.
             offsets, positions = offsets[_RECENT_BATCHES // 2 :], positions[_RECENT_BATCHES // 2 :]
-            self._recent_offsets, self._recent_positions = offsets, positions
+            self._recent = offsets, positions
         positions.append(position)
         offsets.append(base_offset)
         self.size = position + size
@@ -116,7 +129,7 @@ class Segment:
     def finish(self) -> None:
         """The segment takes no more batches."""
         self.indexes.finish()
-        self._recent_offsets, self._recent_positions = [], []
+        self._recent = [], []
 
     # Reading
 
@@ -138,7 +151,7 @@ class Segment:
 
     def _whole_batches(self, start: int, end: int) -> int:
         """Where to stop at or before `end`: at a batch's start if one is known, else anywhere, as Kafka does."""
-        positions = self._recent_positions
+        _, positions = self._recent
         if positions and positions[0] <= end:
             boundary = positions[bisect_right(positions, end) - 1]
         else:
@@ -146,7 +159,7 @@ class Segment:
         return boundary if boundary > start else end
 
     def _recent_batch(self, offset: int, size: int) -> tuple[int, int] | None:
-        offsets, positions = self._recent_offsets, self._recent_positions
+        offsets, positions = self._recent
         if not offsets or offset < offsets[0] or offset >= self.next_offset:
             return None
         number = bisect_right(offsets, offset) - 1
@@ -185,7 +198,7 @@ class Segment:
 
         The indexes are not trusted beyond what the log confirms: one that ends early is carried on.
         """
-        indexes = SegmentIndexes.of_files(self.file.path, self.base_offset)
+        indexes = SegmentIndexes.of_files(self.path, self.base_offset)
         if not self._are_fit(indexes):
             self.rebuild_indexes()
             return
@@ -218,7 +231,7 @@ class Segment:
     def recover(self) -> int:
         """Find the end of the sound batches and index them; returns how many bytes are behind it."""
         end, position = self.size, 0
-        indexes = SegmentIndexes.empty(self.file.path, self.base_offset)
+        indexes = SegmentIndexes.empty(self.path, self.base_offset)
         self.next_offset = self.base_offset
         for position, header in scan.sound_batches(self.file.fd, self.base_offset, end):
             self._index(indexes, position, header)
@@ -230,7 +243,7 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Build both indexes from the headers alone."""
-        indexes = SegmentIndexes.empty(self.file.path, self.base_offset)
+        indexes = SegmentIndexes.empty(self.path, self.base_offset)
         next_offset = self.base_offset
         for position, header in scan.headers(self.file.fd, 0, self.size):
             self._index(indexes, position, header)

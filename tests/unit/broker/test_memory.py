@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 
-from holdfast.broker.memory import STALLED_SECONDS, MemoryPool
+from holdfast.broker.memory import SLOW_BYTES, STALLED_SECONDS, MemoryPool
 
 
 class Client:
     """Wants memory as a connection does: takes, waits when refused, tries again when called."""
 
-    def __init__(self, pool: MemoryPool, last_active: float = 0.0) -> None:
+    receiving = True
+
+    def __init__(self, pool: MemoryPool) -> None:
         self.pool = pool
-        self.last_active = last_active
+        self.received_bytes = 0
         self.wanted = 0
         self.held = 0
         self.evicted: str | None = None
@@ -107,20 +109,52 @@ def test_a_large_waiter_is_not_overtaken_for_ever_by_small_ones() -> None:
     assert large.held, "a steady stream of small requests starves the large one"
 
 
-def test_the_holder_that_stood_still_for_longest_goes_when_others_wait() -> None:
+def test_holders_that_hardly_send_go_when_others_wait() -> None:
     pool = MemoryPool(100)
-    stale, fresh, waiting = Client(pool, last_active=1.0), Client(pool, last_active=5.0), Client(pool)
-    assert stale.want(50)
-    assert fresh.want(50)
-    assert not waiting.want(10)
+    silent, trickling, sending, waiting = (Client(pool) for _ in range(4))
+    assert silent.want(30)
+    assert trickling.want(30)
+    assert sending.want(40)
+    assert not waiting.want(60)
 
+    pool.evict_stalled(1.0)
+    trickling.received_bytes += 5
+    sending.received_bytes += SLOW_BYTES
     pool.evict_stalled(1.0 + STALLED_SECONDS - 0.1)
-    assert stale.evicted is None, "too early"
+    assert silent.evicted is None, "too early"
     pool.evict_stalled(1.0 + STALLED_SECONDS)
 
-    assert stale.evicted is not None
-    assert fresh.evicted is None
-    assert waiting.held == 10
+    assert silent.evicted is not None
+    assert trickling.evicted is not None
+    assert sending.evicted is None
+    assert waiting.held == 60
+
+
+def test_one_whose_request_is_being_answered_does_not_go() -> None:
+    pool = MemoryPool(100)
+    answered, waiting = Client(pool), Client(pool)
+    answered.receiving = False
+    assert answered.want(100)
+    assert not waiting.want(10)
+
+    pool.evict_stalled(1.0)
+    pool.evict_stalled(1000.0)
+
+    assert answered.evicted is None
+
+
+def test_of_holders_that_wait_for_each_other_the_last_goes() -> None:
+    pool = MemoryPool(100)
+    first, last = Client(pool), Client(pool)
+    assert first.want(50)
+    assert last.want(50)
+    assert not first.want(50)
+    assert not last.want(50)
+
+    pool.evict_stalled(1.0)
+
+    assert (first.evicted is None, last.evicted is None) == (True, False)
+    assert first.held == 100
 
 
 def test_nobody_goes_while_nobody_waits() -> None:

@@ -75,12 +75,14 @@ async def _wait(reading: _Reading, timeout_seconds: float) -> FetchResponse:
 class _Reading:
     """One fetch request against the logs as they are at a moment."""
 
-    __slots__ = ("broker", "by_id", "partitions", "request", "satisfied", "wanted")
+    __slots__ = ("broker", "by_id", "min_bytes", "partitions", "request", "satisfied", "wanted")
 
     def __init__(self, broker: Broker, request: FetchRequest, api_version: int) -> None:
         self.broker = broker
         self.request = request
         self.by_id = api_version >= FIRST_WITH_TOPIC_IDS
+        # As Kafka: more than a reply may hold is not waited for.
+        self.min_bytes = min(request.min_bytes, request.max_bytes, broker.config.fetch_max_bytes)
         self.satisfied = False
         self.partitions: list[Partition] = []
         self.wanted: list[FetchPartition] = []
@@ -90,7 +92,7 @@ class _Reading:
         self.partitions, self.wanted = [], []
         left = min(self.request.max_bytes, self.broker.config.fetch_max_bytes)
         found_bytes = 0
-        failed = False
+        failed = full = False
         response = FetchResponse()
         topics = self.broker.topics
         for wanted_topic in self.request.topics:
@@ -108,10 +110,12 @@ class _Reading:
                     size = len(answer.records)  # type: ignore[arg-type]  # always set by _read_one
                     left = max(0, left - size)
                     found_bytes += size
+                    # More would not fit: as Kafka, waiting longer brings nothing.
+                    full = full or (size > 0 and not partition.log.reaches_end(answer.records))  # type: ignore[arg-type]
                 failed = failed or answer.error_code != 0
                 answers.append(answer)
             response.responses.append(FetchableTopicResponse(wanted_topic.topic, wanted_topic.topic_id, answers))
-        self.satisfied = failed or found_bytes >= self.request.min_bytes or not self.partitions
+        self.satisfied = failed or full or found_bytes >= self.min_bytes or not self.partitions
         return response
 
     def _read_one(
@@ -132,7 +136,7 @@ class _Reading:
                 region = log.read(wanted.fetch_offset, max(0, limit), at_least_one=nothing_yet) or b""
         except OffsetOutOfRange:
             return _failed(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
-        except LogError as error:
+        except (LogError, OSError) as error:
             logger.error("%s", error)
             return _failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
         end = log.end_offset
@@ -147,11 +151,18 @@ class _Reading:
             if partition.deleted or wanted.fetch_offset < partition.log.start_offset:
                 return True
             if wanted.fetch_offset < partition.log.end_offset:
-                if self.request.min_bytes <= 1:
+                if self.min_bytes <= 1:
                     return True
-                region = partition.log.read(wanted.fetch_offset, wanted.partition_max_bytes)
-                found_bytes += len(region) if region is not None else 0
-        return found_bytes >= self.request.min_bytes
+                try:
+                    region = partition.log.read(wanted.fetch_offset, wanted.partition_max_bytes)
+                except (LogError, OSError):
+                    # The reader hears of it from its own read; we are called by a producer, who must not.
+                    return True
+                if region is not None:
+                    if not partition.log.reaches_end(region):
+                        return True
+                    found_bytes += region.length
+        return found_bytes >= self.min_bytes
 
 
 def _failed(wanted: FetchPartition, code: ErrorCode) -> FetchablePartitionResponse:

@@ -29,7 +29,7 @@ async def init_producer_id(
 ) -> InitProducerIdResponse:
     if request.transactional_id:
         logger.warning(
-            "%s asked for transactions (transactional.id=%s), which Holdfast does not have",
+            "%s asked for transactions (transactional.id=%r), which Holdfast does not have",
             context.client_host,
             request.transactional_id,
         )

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.broker.dispatch import Encoded, Refused, RequestContext, handles
 from holdfast.broker.handlers._common import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
-from holdfast.broker.handlers.create_topics import DEFAULT, create_topic
+from holdfast.broker.handlers.create_topics import DEFAULT, MAX_PARTITIONS_PER_REQUEST, create_topic
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.broker.topics import INTERNAL_TOPICS, Topic, invalid_name
 from holdfast.wire.apis.create_topics import CreatableTopic
@@ -141,6 +141,10 @@ def _by_name(broker: Broker, request: MetadataRequest, version: int, names: Iter
             # An internal topic is made by whoever keeps something in it, with the configs that takes.
             if may_create and not internal:
                 to_create.append(name)
+    if len(to_create) * broker.config.num_partitions > MAX_PARTITIONS_PER_REQUEST:
+        # Kafka's controller refuses them all.
+        logger.warning("%d unknown topics are asked for at once; none of them is created", len(to_create))
+        to_create = []
     reply = _reply(broker, request, version, known, missing=missing)
     return broker.changes.to_the_end(_after_creating(broker, to_create, reply)) if to_create else reply
 

@@ -22,8 +22,9 @@ from holdfast.wire.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from holdfast.wire.batch import Batch, BatchError, BatchFault, batches
+from holdfast.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, BatchError, BatchFault, batches
 from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.message import Records
 
 if TYPE_CHECKING:
     from holdfast.broker.server import Broker
@@ -121,7 +122,9 @@ def _produce_one(
 
 def _the_batch(data: PartitionProduceData, api_version: int) -> Batch:
     """The one batch that a partition's records must be since magic 2, checked."""
-    found = list(batches(data.records or b""))
+    records = data.records or b""
+    _check_front(records)
+    found = list(batches(records))
     if len(found) != 1:
         raise Refused(ErrorCode.INVALID_RECORD, f"{len(found)} record batches for one partition, expected one")
     header = found[0].header
@@ -135,6 +138,18 @@ def _the_batch(data: PartitionProduceData, api_version: int) -> Batch:
     if header.codec == ZSTD and api_version < FIRST_WITH_ZSTD:
         raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
     return found[0]
+
+
+def _check_front(records: Records) -> None:
+    """As Kafka before it looks at batches: a cut one is the client's for good, damage may be the network's."""
+    if len(records) < HEADER_SIZE:
+        raise Refused(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch")
+    if records[16] > MAGIC:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"magic {records[16]}")
+    if int.from_bytes(records[8:12], signed=True) > len(records) - LENGTH_OVERHEAD:
+        raise Refused(ErrorCode.INVALID_RECORD, "the record batch is cut off")
+    if any(records[0:8]):
+        raise Refused(ErrorCode.INVALID_RECORD, "a producer's base offset is 0")
 
 
 def _log_error(error: LogError) -> int:

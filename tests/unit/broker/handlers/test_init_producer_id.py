@@ -41,7 +41,7 @@ def test_the_operator_is_told_who_wanted_transactions(broker: HandlerBroker, cap
     with caplog.at_level(logging.WARNING):
         broker.ask(InitProducerIdRequest("payments", 60_000), 5)
 
-    assert "192.0.2.7 asked for transactions (transactional.id=payments)" in caplog.text
+    assert "192.0.2.7 asked for transactions (transactional.id='payments')" in caplog.text
 
 
 def test_no_id_is_handed_out_that_could_be_handed_out_again(

@@ -1,0 +1,261 @@
+"""Compaction: of the records of one key only the last one stays (cleanup.policy=compact).
+
+A pass reads the dirty part of the log, from where the last pass ended, and notes the last offset of each key. Then
+it rewrites the closed segments from the log's start on: a record stays if nothing later has its key. Offsets never
+change, so a compacted log has gaps. Small neighbours become one segment.
+
+Tombstones, records without a value, hide what was before them. The pass that first keeps one writes into its batch
+until when it stays: the delete horizon (KIP-534), that pass's time and delete.retention.ms. A pass after that time
+drops it. Segments are replaced in the order of their offsets, so whatever a tombstone hides is gone from the disk
+before the tombstone is, also if the pass is killed or given up half way: no deleted key ever comes back.
+
+A batch that loses all its records is kept as a bare header in two cases: if it is the last one of its producer,
+so that the producer is known also without a snapshot; if it is the last one of a new segment, so that the segment
+ends where the old ones ended.
+
+A batch that cannot be read is none of compaction's business: it stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from holdfast.log import disk, scan
+from holdfast.log.config import LogConfig
+from holdfast.log.key_offsets import KeyOffsets
+from holdfast.log.record_spans import RecordSpan, record_spans, unpack, with_records, without_records
+from holdfast.log.segment import Segment
+from holdfast.wire.batch import CRC_START, DELETE_HORIZON, BatchHeader, parse_header
+from holdfast.wire.errors import WireError
+
+_logger = logging.getLogger(__name__)
+
+# An active segment of this size is worth a pass if it makes the log dirty enough. Kafka waits until it is full:
+# a log of few keys, an internal topic for example, would be read up to log.segment.bytes at each start.
+WORTH_ROLLING_BYTES = 1024 * 1024
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+_WRITE_BYTES = 1024 * 1024
+_WRITE_PIECES = 512
+
+ProducerBatch = tuple[int, int]
+
+
+class Compacted(NamedTuple):
+    """What a pass did. The segments and bytes are those it went through."""
+
+    segments_before: int
+    segments_after: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    tombstones_dropped: int
+    first_dirty_offset: int
+    """Where the next pass begins: before it, each key stands at most once."""
+
+
+class Stopped(Exception):
+    """The pass was given up half way, because the log is being closed. What it has replaced stays replaced."""
+
+
+class Dirt(NamedTuple):
+    """The closed segments a pass may rewrite, and whether one is due."""
+
+    segments: tuple[Segment, ...]
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+
+    def is_due(self, config: LogConfig) -> bool:
+        if self.dirty_bytes == 0:
+            return False
+        ratio = self.dirty_bytes / (self.clean_bytes + self.dirty_bytes)
+        return self.is_overdue or ratio > config.min_cleanable_dirty_ratio
+
+
+def dirt(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> Dirt:
+    """By Kafka's rules: nothing from the first segment on that is younger than min.compaction.lag.ms."""
+    cleanable: list[Segment] = []
+    clean_bytes = dirty_bytes = 0
+    is_overdue = False
+    for segment in segments:
+        latest = segment.indexes.max_timestamp[0]
+        since = latest if latest >= 0 else segment.created_ms
+        if config.min_compaction_lag_ms > 0 and since > now_ms - config.min_compaction_lag_ms:
+            break
+        cleanable.append(segment)
+        if segment.next_offset <= first_dirty_offset:
+            clean_bytes += segment.size
+        else:
+            dirty_bytes += segment.size
+            is_overdue = is_overdue or _age_ms(segment, now_ms) > config.max_compaction_lag_ms
+    return Dirt(tuple(cleanable), clean_bytes, dirty_bytes, is_overdue)
+
+
+def wants_roll(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> bool:
+    """Whether the active segment should be closed so that it can be compacted.
+
+    By its age as Kafka does, but without waiting for an append; and when it is large and dirty enough for a pass.
+    """
+    active = segments[-1]
+    if active.size == 0:
+        return False
+    if _age_ms(active, now_ms) > min(config.segment_ms, config.max_compaction_lag_ms):
+        return True
+    if active.size < min(WORTH_ROLLING_BYTES, config.segment_bytes):
+        return False
+    with_active = dirt(segments, first_dirty_offset, config, now_ms)
+    return active in with_active.segments and with_active.is_due(config)
+
+
+def _age_ms(segment: Segment, now_ms: int) -> int:
+    first = segment.first_timestamp
+    return now_ms - (first if first >= 0 else segment.created_ms)
+
+
+class Compaction:
+    """One pass over a log's closed segments."""
+
+    def __init__(
+        self, config: LogConfig, now_ms: int, last_batches: Collection[ProducerBatch], stop: Callable[[], bool]
+    ) -> None:
+        """`last_batches`: producer id and last offset of each producer's last batch. `stop` is asked often."""
+        self._config = config
+        self._now_ms = now_ms
+        self._last_batches = last_batches
+        self._stop = stop
+        self._keys = KeyOffsets(0, 0)
+        self.records_before = 0
+        self.records_after = 0
+        self.tombstones_dropped = 0
+
+    # The keys
+
+    def read_keys(self, segments: Sequence[Segment], first_dirty_offset: int) -> int:
+        """Note the last offset of each key from `first_dirty_offset` on; returns up to where there was room."""
+        keys = self._keys = KeyOffsets(first_dirty_offset, self._config.compaction_memory_bytes)
+        for segment in segments:
+            if segment.next_offset <= first_dirty_offset:
+                continue
+            for position, header, batch in scan.contents(segment.file.fd, segment.size):
+                self._check_stop()
+                if header.last_offset < first_dirty_offset or header.is_control:
+                    continue
+                if keys.is_full:
+                    return keys.end_offset
+                self._note_keys(segment, position, header, batch)
+                keys.end_offset = header.last_offset + 1
+            keys.end_offset = segment.next_offset
+        return keys.end_offset
+
+    def _note_keys(self, segment: Segment, position: int, header: BatchHeader, batch: bytes) -> None:
+        try:
+            _check_crc(header, batch)
+            spans = record_spans(unpack(batch, header), header)
+        except WireError as error:
+            _logger.warning("%s: compaction leaves the batch at byte %d as it is: %s", segment.path, position, error)
+            return
+        put, base_offset = self._keys.put, header.base_offset
+        for span in spans:
+            if span.key is not None:
+                put(span.key, base_offset + span.offset_delta)
+
+    # Rewriting
+
+    def groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+        """Neighbours that fit in one segment, as far as the keys reach."""
+        group: list[Segment] = []
+        size = 0
+        for segment in segments:
+            if segment.base_offset >= self._keys.end_offset:
+                break
+            size += segment.size
+            if group and (
+                size > self._config.segment_bytes
+                or segment.next_offset - 1 - group[0].base_offset > _MAX_RELATIVE_OFFSET
+            ):
+                yield group
+                group, size = [], segment.size
+            group.append(segment)
+        if group:
+            yield group
+
+    def rewrite(self, group: Sequence[Segment], into: Segment) -> bool:
+        """Write what stays of the group's records; returns whether that is anything else than what there was."""
+        has_changed = len(group) > 1
+        pieces: list[bytes] = []
+        size = 0
+        for segment in group:
+            for position, header, batch in scan.contents(segment.file.fd, segment.size):
+                self._check_stop()
+                is_last = segment is group[-1] and position + header.size == segment.size
+                kept = self._kept(header, batch, is_last)
+                has_changed = has_changed or kept is not batch
+                if kept is not None:
+                    pieces.append(kept)
+                    size += len(kept)
+                if size >= _WRITE_BYTES or len(pieces) >= _WRITE_PIECES:
+                    _append(into, pieces)
+                    pieces, size = [], 0
+        _append(into, pieces)
+        into.finish()
+        disk.fdatasync(into.file.fd)
+        return has_changed
+
+    def _kept(self, header: BatchHeader, batch: bytes, is_last: bool) -> bytes | None:
+        """What stays of a batch: itself, a part of it, its header, or nothing."""
+        if header.is_control or header.base_offset >= self._keys.end_offset:
+            return batch
+        try:
+            _check_crc(header, batch)
+            records = unpack(batch, header)
+            spans = record_spans(records, header)
+        except WireError:
+            return batch
+        delete_horizon_ms = header.base_timestamp if header.attributes & DELETE_HORIZON else None
+        kept = self._last_of_their_key(header, spans, delete_horizon_ms)
+        self.records_before += len(spans)
+        self.records_after += len(kept)
+        if not kept:
+            is_needed = is_last or (header.producer_id, header.last_offset) in self._last_batches
+            if is_needed:
+                return without_records(batch, header) if spans else batch
+            return None
+        if delete_horizon_ms is None and not all(span.has_value for span in kept):
+            return with_records(batch, header, records, kept, self._now_ms + self._config.delete_retention_ms)
+        return batch if len(kept) == len(spans) else with_records(batch, header, records, kept, None)
+
+    def _last_of_their_key(
+        self, header: BatchHeader, spans: Sequence[RecordSpan], delete_horizon_ms: int | None
+    ) -> list[RecordSpan]:
+        last_offset, base_offset = self._keys.last_offset, header.base_offset
+        kept = [
+            span for span in spans if span.key is not None and base_offset + span.offset_delta >= last_offset(span.key)
+        ]
+        if delete_horizon_ms is None or self._now_ms < delete_horizon_ms:
+            return kept
+        with_value = [span for span in kept if span.has_value]
+        self.tombstones_dropped += len(kept) - len(with_value)
+        return with_value
+
+    def _check_stop(self) -> None:
+        if self._stop():
+            raise Stopped
+
+
+def _append(segment: Segment, pieces: Sequence[bytes]) -> None:
+    if not pieces:
+        return
+    segment.write(pieces)
+    for piece in pieces:
+        header = parse_header(piece)
+        segment.add(header.base_offset, header.last_offset, header.max_timestamp, header.size)
+
+
+def _check_crc(header: BatchHeader, batch: bytes) -> None:
+    if crc32c(batch[CRC_START:]) != header.crc:
+        raise WireError("its CRC does not match")

@@ -1,0 +1,153 @@
+"""The records of a stored batch as compaction sees them: where each one lies, and what its key is.
+
+A record that stays is copied as it stands; nothing of it is decoded but what decides about it. Only when the
+batch's base timestamp changes must a record's timestamp be written anew, because it counts from there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from holdfast.wire.batch import (
+    CODEC_MASK,
+    CRC_START,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    BatchError,
+    BatchFault,
+    BatchHeader,
+    Buffer,
+)
+from holdfast.wire.compression import Codec, compress, decompress
+
+_MAX_TIMESTAMP = 2**63 - 1
+
+_LENGTH_AT, _CRC_AT, _ATTRIBUTES_AT, _TIMESTAMPS_AT, _COUNT_AT = 8, 17, 21, 27, 57
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_INT16 = struct.Struct(">h")
+_TIMESTAMPS = struct.Struct(">qq")
+
+
+class RecordSpan(NamedTuple):
+    """A record at `start:end` of the unpacked records, its length included."""
+
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    has_value: bool
+    start: int
+    end: int
+
+
+def unpack(batch: Buffer, header: BatchHeader) -> bytes:
+    """The bytes of a batch's records."""
+    return bytes(decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size]))
+
+
+def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
+    """All records of a batch, or :class:`~holdfast.wire.errors.WireError`."""
+    spans: list[RecordSpan] = []
+    end = 0
+    try:
+        for _ in range(header.record_count):
+            start = end
+            length, position = _varint(records, start)
+            end = position + length
+            if length < 1 or end > len(records):
+                raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
+            timestamp_delta, position = _varint(records, position + 1)  # one byte of attributes, unused
+            offset_delta, position = _varint(records, position)
+            key_length, position = _varint(records, position)
+            key = None if key_length < 0 else records[position : position + key_length]
+            value_length, position = _varint(records, position + max(key_length, 0))
+            if position + max(value_length, 0) > end or not 0 <= offset_delta <= header.last_offset_delta:
+                raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
+            spans.append(RecordSpan(offset_delta, timestamp_delta, key, value_length >= 0, start, end))
+    except IndexError:
+        raise BatchError(BatchFault.INVALID_RECORD, "the records end in the middle of one") from None
+    if end != len(records):
+        raise BatchError(BatchFault.INVALID_RECORD, f"{len(records) - end} bytes after the last record")
+    return spans
+
+
+def refuse_records_without_key(batch: Buffer, header: BatchHeader) -> None:
+    """As Kafka does where a topic is compacted: such a record would be gone with the next compaction."""
+    for span in record_spans(unpack(batch, header), header):
+        if span.key is None:
+            message = f"record {span.offset_delta} has no key, and the topic is compacted by key"
+            raise BatchError(BatchFault.INVALID_RECORD, message)
+
+
+def with_records(
+    batch: bytes, header: BatchHeader, records: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
+) -> bytes:
+    """The batch with only these of its records: same offsets, same codec, same producer.
+
+    With a delete horizon (KIP-534) it takes the place of the base timestamp, and a bit says so.
+    """
+    base_timestamp, attributes = header.base_timestamp, header.attributes
+    if delete_horizon_ms is None:
+        body = b"".join([records[span.start : span.end] for span in kept])
+    else:
+        base_timestamp, attributes = min(delete_horizon_ms, _MAX_TIMESTAMP), attributes | DELETE_HORIZON
+        shift = header.base_timestamp - base_timestamp
+        body = b"".join([_with_timestamp(records, span, span.timestamp_delta + shift) for span in kept])
+    max_timestamp = header.max_timestamp
+    if not header.has_log_append_time:
+        max_timestamp = header.base_timestamp + max(span.timestamp_delta for span in kept)
+    packed = compress(Codec(header.codec), body)
+    return _assembled(batch, packed, attributes, (base_timestamp, max_timestamp), len(kept))
+
+
+def without_records(batch: bytes, header: BatchHeader) -> bytes:
+    """The header alone: what is left of a batch whose place in the log, or whose producer, must stay known."""
+    attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+    return _assembled(batch, b"", attributes, (header.max_timestamp, header.max_timestamp), 0)
+
+
+def _assembled(batch: bytes, packed: bytes, attributes: int, timestamps: tuple[int, int], count: int) -> bytes:
+    data = bytearray(batch[:HEADER_SIZE]) + packed
+    _INT32.pack_into(data, _LENGTH_AT, len(data) - LENGTH_OVERHEAD)
+    _INT16.pack_into(data, _ATTRIBUTES_AT, attributes)
+    _TIMESTAMPS.pack_into(data, _TIMESTAMPS_AT, *timestamps)
+    _INT32.pack_into(data, _COUNT_AT, count)
+    _UINT32.pack_into(data, _CRC_AT, crc32c(bytes(data[CRC_START:])))
+    return bytes(data)
+
+
+def _with_timestamp(records: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
+    _, position = _varint(records, span.start)
+    _, rest = _varint(records, position + 1)
+    body = records[position : position + 1] + _encoded(timestamp_delta) + records[rest : span.end]
+    return _encoded(len(body)) + body
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    raw = byte & 0x7F
+    for shift in range(7, 70, 7):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position
+    raise BatchError(BatchFault.INVALID_RECORD, "a varint of more than ten bytes")
+
+
+def _encoded(number: int) -> bytes:
+    raw = (number << 1) ^ (number >> 64)
+    out = bytearray()
+    while raw > 0x7F:
+        out.append((raw & 0x7F) | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)

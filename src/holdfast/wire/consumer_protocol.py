@@ -1,0 +1,116 @@
+"""The protocol inside the group protocol: what members of type "consumer" tell their leader and get from it.
+
+Both messages begin with an int16 version and are never flexible. Subscription v1 adds the partitions that the member
+still owns (KIP-429), v2 the generation in which it got them (KIP-792), v3 its rack (KIP-881); all versions of
+Assignment look the same. A version above ours is read as ours: later ones may only add fields at the end.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Any, Final, TypeVar
+
+from holdfast.wire.errors import WireError
+from holdfast.wire.fields import array, blob, int16, int32, string
+from holdfast.wire.message import Buffer, decode, encode, message, struct_type
+
+T = TypeVar("T")
+
+PROTOCOL_TYPE: Final = "consumer"
+LATEST_VERSION: Final = 3
+NO_GENERATION: Final = -1
+EMPTY_ASSIGNMENT: Final = bytes.fromhex("0000 00000000 ffffffff")
+"""Nothing assigned, no user data, v0: for a member that its leader forgot. Clients fail on zero bytes."""
+
+_INT16: Final = Struct(">h")
+
+
+@struct_type
+class TopicPartitions:
+    topic: str = string()
+    partitions: list[int] = array(int32())
+
+
+@message(versions=(0, LATEST_VERSION))
+class Subscription:
+    topics: list[str] = array(string())
+    user_data: bytes | None = blob(nullable=0, default=None)
+    owned_partitions: list[TopicPartitions] = array(TopicPartitions, since=1, ignorable=True)
+    generation_id: int = int32(since=2, default=NO_GENERATION, ignorable=True)
+    rack_id: str | None = string(since=3, nullable=3, default=None, ignorable=True)
+
+
+@message(versions=(0, LATEST_VERSION))
+class Assignment:
+    assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
+    user_data: bytes | None = blob(nullable=0, default=None)
+
+
+@message(versions=(0, 0))
+class _SubscribedTopics:
+    """What all versions of a subscription begin with."""
+
+    version: int = int16()
+    topics: list[str] = array(string())
+
+
+def encode_subscription(subscription: Subscription, version: int = LATEST_VERSION) -> bytes:
+    """Equal subscriptions give equal bytes, by which the coordinator tells whether a member changed its mind."""
+    ordered = Subscription(
+        topics=sorted(subscription.topics, key=_java_order),
+        user_data=subscription.user_data,
+        owned_partitions=_ordered(subscription.owned_partitions),
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id or None,
+    )
+    return _encode_prefixed(ordered, version)
+
+
+def decode_subscription(metadata: Buffer) -> Subscription:
+    subscription = _decode_prefixed(Subscription, metadata)
+    subscription.generation_id = max(subscription.generation_id, NO_GENERATION)
+    subscription.rack_id = subscription.rack_id or None
+    return subscription
+
+
+def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> bytes:
+    return _encode_prefixed(Assignment(_ordered(assignment.assigned_partitions), assignment.user_data), version)
+
+
+def decode_assignment(assignment: Buffer) -> Assignment:
+    return _decode_prefixed(Assignment, assignment)
+
+
+def subscribed_topics(metadata: Buffer) -> list[str]:
+    """The topics of a subscription, for a coordinator that needs no more of it.
+
+    The version and all that follows the topics may be anything. WireError says that even the topics cannot be read;
+    then nobody can tell which topics the member reads, which is not the same as none.
+    """
+    return decode(_SubscribedTopics, 0, metadata).topics
+
+
+def _ordered(entries: list[TopicPartitions]) -> list[TopicPartitions]:
+    """One entry a topic, topics and partitions in order."""
+    partitions: dict[str, list[int]] = {}
+    for entry in entries:
+        partitions.setdefault(entry.topic, []).extend(entry.partitions)
+    return [TopicPartitions(topic, sorted(partitions[topic])) for topic in sorted(partitions, key=_java_order)]
+
+
+def _java_order(topic: str) -> bytes:
+    """Java compares strings by their UTF-16 units."""
+    return topic.encode("utf-16-be", "surrogatepass")
+
+
+def _encode_prefixed(value: Any, version: int) -> bytes:
+    encoded = encode(value, version)
+    return _INT16.pack(version) + encoded
+
+
+def _decode_prefixed(cls: type[T], buffer: Buffer) -> T:
+    try:
+        (version,) = _INT16.unpack_from(buffer)
+    except error as failure:
+        raise WireError(f"{cls.__name__} of {len(buffer)} bytes has no room for its version") from failure
+    return decode(cls, min(version, LATEST_VERSION), buffer, _INT16.size)

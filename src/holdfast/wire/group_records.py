@@ -1,0 +1,201 @@
+"""What the coordinator keeps in `__consumer_offsets`: offsets and groups in Kafka's own layouts, and two of our own.
+
+Key and value each begin with an int16. The key's says what the record is about, the value's is the layout's version:
+
+    key 0, 1   OffsetCommitKey        OffsetCommitValue 0 to 4        Kafka's; 0 is what the oldest brokers wrote
+    key 2      GroupMetadataKey       GroupMetadataValue 0 to 4       Kafka's
+    key 10000  GenerationKey          GenerationValue 0               ours
+    key 10001  HighestGenerationKey   HighestGenerationValue 0        ours
+
+A record without a value says that what the key names is gone. Readers skip keys that they do not know: Kafka ours, and
+we those of Kafka's newer kinds of groups (3 and up).
+
+OffsetCommitValue v1 adds a time of expiry, which v2 drops again; v3 adds the leader epoch (KIP-320). GroupMetadataValue
+v1 tells rebalance and session time-out apart, v2 adds the time of the last change, v3 the instance id (KIP-345). v4 of
+either is the first flexible one (KIP-915), and where Kafka puts the topic's id.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error, unpack
+from typing import Final
+
+from holdfast.wire.errors import WireError
+from holdfast.wire.fields import ZERO_UUID, array, blob, int32, int64, string, uuid
+from holdfast.wire.message import Buffer, decode, encode, message, struct_type
+
+_INT16: Final = Struct(">h")
+
+
+# -- Kafka's ----------------------------------------------------------------------------------------------------------
+
+
+@message(versions=(0, 1))
+class OffsetCommitKey:
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+@message(versions=(0, 4), flexible=4)
+class OffsetCommitValue:
+    offset: int = int64()
+    leader_epoch: int = int32(since=3, default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64(since=1, until=1, default=-1, ignorable=True)
+    topic_id: bytes = uuid(since=4, tag=0, ignorable=True)
+
+
+@message(versions=(2, 2))
+class GroupMetadataKey:
+    group: str = string()
+
+
+@struct_type
+class MemberMetadata:
+    member_id: str = string()
+    group_instance_id: str | None = string(since=3, nullable=3, default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32(since=1, default=-1, ignorable=True)
+    session_timeout: int = int32()
+    subscription: bytes = blob()
+    assignment: bytes = blob()
+
+
+@message(versions=(0, 4), flexible=4)
+class GroupMetadataValue:
+    """A group whose members have their assignments, or that has no members."""
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable=0)
+    leader: str | None = string(nullable=0)
+    current_state_timestamp: int = int64(since=2, default=-1, ignorable=True)
+    members: list[MemberMetadata] = array(MemberMetadata)
+
+
+# -- ours -------------------------------------------------------------------------------------------------------------
+
+
+@message(versions=(10_000, 10_000))
+class GenerationKey:
+    group: str = string()
+
+
+@struct_type
+class GenerationMember:
+    member_id: str = string()
+    group_instance_id: str | None = string(nullable=0, default=None)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32(default=-1)
+    session_timeout: int = int32()
+    subscription: bytes = blob()
+
+
+@message(versions=(0, 0))
+class GenerationValue:
+    """A generation that all members have joined and whose leader has not sent the assignments yet.
+
+    Kafka forgets it in a crash and gives its number to another one; see `docs/differences.md`.
+    """
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable=0)
+    leader: str | None = string(nullable=0)
+    current_state_timestamp: int = int64(default=-1)
+    members: list[GenerationMember] = array(GenerationMember)
+
+
+@message(versions=(10_001, 10_001))
+class HighestGenerationKey:
+    """The only one of its kind, so it names nothing."""
+
+
+@message(versions=(0, 0))
+class HighestGenerationValue:
+    """The highest generation of all groups that were deleted: a new group starts above it."""
+
+    generation: int = int32()
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+
+GroupRecordKey = OffsetCommitKey | GroupMetadataKey | GenerationKey | HighestGenerationKey
+GroupRecordValue = OffsetCommitValue | GroupMetadataValue | GenerationValue | HighestGenerationValue
+
+_KINDS: Final[dict[int, tuple[type[GroupRecordKey], type[GroupRecordValue]]]] = {
+    0: (OffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+    10_000: (GenerationKey, GenerationValue),
+    10_001: (HighestGenerationKey, HighestGenerationValue),
+}
+"""Key and value by the key's version."""
+
+_KEY_VERSIONS: Final[dict[type[GroupRecordKey], int]] = {key: version for version, (key, _) in _KINDS.items()}
+"""The version in which a key is written: the last one that it has."""
+
+
+def encode_key(key: GroupRecordKey) -> bytes:
+    version = _KEY_VERSIONS[type(key)]
+    return _INT16.pack(version) + encode(key, version)
+
+
+def encode_value(value: GroupRecordValue, version: int | None = None) -> bytes:
+    """The value in the given version, or in the one that suits what it holds."""
+    if version is None:
+        version = _version_for(value)
+    encoded = encode(value, version)
+    return _INT16.pack(version) + encoded
+
+
+def _version_for(value: GroupRecordValue) -> int:
+    """v3, which brokers before KIP-915 read too, unless only another version has room for what is set."""
+    if isinstance(value, OffsetCommitValue):
+        if value.expire_timestamp != -1:
+            return 1
+        return 3 if value.topic_id == ZERO_UUID else 4
+    return 3 if isinstance(value, GroupMetadataValue) else 0
+
+
+def decode_record(key: Buffer, value: Buffer | None) -> tuple[GroupRecordKey, GroupRecordValue | None] | None:
+    """What a record says; None when its key is of a kind that we do not know and therefore skip.
+
+    A value in a version that we do not know is an error, not skipped: we would forget an offset or a group.
+    """
+    key_version = _version_prefix(key, "key")
+    if key_version not in _KINDS:
+        return None
+    key_type, value_type = _KINDS[key_version]
+    decoded_key = decode(key_type, key_version, key, _INT16.size)
+    if value is None:
+        return decoded_key, None
+    return decoded_key, decode(value_type, _version_prefix(value, "value"), value, _INT16.size)
+
+
+def _version_prefix(buffer: Buffer, what: str) -> int:
+    try:
+        (version,) = _INT16.unpack_from(buffer)
+    except error as failure:
+        raise WireError(f"{what} of a group record is {len(buffer)} bytes long: no room for its version") from failure
+    return version  # type: ignore[no-any-return]  # struct cannot say that "h" is an int
+
+
+# -- partitions -------------------------------------------------------------------------------------------------------
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` in which Kafka, too, keeps this group."""
+    # Java hashes a string by its UTF-16 units, in 32 bits with a sign.
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for unit in unpack(f">{len(units) // 2}H", units):
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
+    if hashed >= 1 << 31:
+        hashed = (1 << 32) - hashed
+    # The lowest number of 32 bits has no positive counterpart; Kafka takes 0 for it.
+    return 0 if hashed == 1 << 31 else hashed % partition_count
