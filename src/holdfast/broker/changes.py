@@ -16,10 +16,13 @@ class Changes:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def to_the_end(self, change: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.shield(self.start(change))
+
+    def start(self, change: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(change)
         self._under_way.add(task)  # the loop itself holds tasks weakly
         task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def settled(self) -> None:
         """Waits for all of them, and for those that they start."""

@@ -16,6 +16,7 @@ from holdfast.broker.config import BrokerConfig, ConfigError
 from holdfast.broker.connection import Connection
 from holdfast.broker.flusher import Flusher
 from holdfast.broker.framing import SCRATCH_BYTES
+from holdfast.broker.groups import Groups
 from holdfast.broker.handlers.api_versions import unsupported_version
 from holdfast.broker.housekeeping import Housekeeping
 from holdfast.broker.memory import MemoryPool
@@ -90,6 +91,8 @@ class Broker:
         self.housekeeping = Housekeeping(self)
         self.clock.start()
         self.housekeeping.start()
+        self.groups = Groups(self)
+        self.groups.start()
         self._sweep()
         try:
             self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
@@ -139,6 +142,7 @@ class Broker:
         for connection in tuple(self._connections):
             connection.close(None)
         self.clock.stop()
+        await self.groups.stop()
         await self.changes.settled()
         await self.housekeeping.stop()
         await self.flusher.stop()

@@ -41,8 +41,9 @@ class TopicConfig:
     segment_bytes: int = _setting("segment.bytes")
     segment_index_bytes: int = _setting("segment.index.bytes")
     segment_ms: int = _setting("segment.ms")
-    #: A config of the broker, not of the topic, that every log goes by.
+    #: Configs of the broker, not of the topic, that every log goes by.
     producer_id_expiration_ms: int
+    log_cleaner_dedupe_buffer_size: int
     flush: Flush
     #: How often `flush = interval` flushes.
     flush_interval_ms: int
@@ -62,6 +63,7 @@ class TopicConfig:
         return cls(
             **values,
             producer_id_expiration_ms=broker.producer_id_expiration_ms,
+            log_cleaner_dedupe_buffer_size=broker.log_cleaner_dedupe_buffer_size,
             flush=flush,
             flush_interval_ms=interval_ms,
         )
@@ -78,8 +80,18 @@ class TopicConfig:
             message_timestamp_type=self.message_timestamp_type,
             message_timestamp_before_max_ms=self.message_timestamp_before_max_ms,
             message_timestamp_after_max_ms=self.message_timestamp_after_max_ms,
+            compacts=self.compacts,
+            delete_retention_ms=self.delete_retention_ms,
+            min_cleanable_dirty_ratio=self.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms=self.min_compaction_lag_ms,
+            max_compaction_lag_ms=self.max_compaction_lag_ms,
+            compaction_memory_bytes=self.log_cleaner_dedupe_buffer_size,
             producer_id_expiration_ms=self.producer_id_expiration_ms,
         )
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
 
     @property
     def deletes(self) -> bool:

@@ -78,6 +78,8 @@ class Topics:
         self._ids: dict[bytes, Topic] = {}
         self._changing = asyncio.Lock()
         self._changes = changes
+        self.on_deleted: Callable[[str], None] = lambda _name: None
+        self.on_grown: Callable[[str], None] = lambda _name: None
         self.configuring = asyncio.Lock()
         """Held from reading a topic's overrides to storing new ones, so that no change is lost to another."""
 
@@ -186,6 +188,7 @@ class Topics:
             await self._store([*others, self._entry(topic, partition_count)])
             await asyncio.to_thread(self._open_partitions, topic, partition_count)
             logger.info("topic %s grown to %d partitions", topic.name, partition_count)
+            self.on_grown(topic.name)
             return True
 
     async def _set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
@@ -213,6 +216,7 @@ class Topics:
                 partition.notify()
             await asyncio.to_thread(self._remove_directories, topic)
             logger.info("topic %s deleted", topic.name)
+            self.on_deleted(topic.name)
             return True
 
     # -- on disk -------------------------------------------------------------------------------------------------------

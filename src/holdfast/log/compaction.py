@@ -19,7 +19,7 @@ A batch that cannot be read is none of compaction's business: it stays as it is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
@@ -60,6 +60,13 @@ class Compacted(NamedTuple):
 
 class Stopped(Exception):
     """The pass was given up half way, because the log is being closed. What it has replaced stays replaced."""
+
+
+class Rewritten(NamedTuple):
+    """How many segments became one, and whether that is anything else than what there was."""
+
+    segment_count: int
+    is_changed: bool
 
 
 class Dirt(NamedTuple):
@@ -137,7 +144,7 @@ class Compaction:
 
     def read_keys(self, segments: Sequence[Segment], first_dirty_offset: int) -> int:
         """Note the last offset of each key from `first_dirty_offset` on; returns up to where there was room."""
-        keys = self._keys = KeyOffsets(first_dirty_offset, self._config.compaction_memory_bytes)
+        keys = self._keys = KeyOffsets(first_dirty_offset, max(1, self._config.compaction_memory_bytes))
         for segment in segments:
             if segment.next_offset <= first_dirty_offset:
                 continue
@@ -166,47 +173,46 @@ class Compaction:
 
     # Rewriting
 
-    def groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-        """Neighbours that fit in one segment, as far as the keys reach."""
-        group: list[Segment] = []
-        size = 0
-        for segment in segments:
-            if segment.base_offset >= self._keys.end_offset:
-                break
-            size += segment.size
-            if group and (
-                size > self._config.segment_bytes
-                or segment.next_offset - 1 - group[0].base_offset > _MAX_RELATIVE_OFFSET
-            ):
-                yield group
-                group, size = [], segment.size
-            group.append(segment)
-        if group:
-            yield group
+    def covered(self, segments: Sequence[Segment]) -> list[Segment]:
+        """The segments to rewrite: as far as the keys reach."""
+        return [segment for segment in segments if segment.base_offset < self._keys.end_offset]
 
-    def rewrite(self, group: Sequence[Segment], into: Segment) -> bool:
-        """Write what stays of the group's records; returns whether that is anything else than what there was."""
-        has_changed = len(group) > 1
-        pieces: list[bytes] = []
-        size = 0
-        for segment in group:
-            for position, header, batch in scan.contents(segment.file.fd, segment.size):
+    def rewrite(self, segments: Sequence[Segment], into: Segment) -> Rewritten:
+        """Write what stays of the first segments, as many as have room in one."""
+        count, is_changed = 0, False
+        dropped: bytes | None = None
+        for segment in segments:
+            if count and not self._has_room(into, segment):
+                break
+            count += 1
+            pieces: list[bytes] = []
+            size = 0
+            for _, header, batch in scan.contents(segment.file.fd, segment.size):
                 self._check_stop()
-                is_last = segment is group[-1] and position + header.size == segment.size
-                kept = self._kept(header, batch, is_last)
-                has_changed = has_changed or kept is not batch
+                kept = self._kept(header, batch)
+                is_changed = is_changed or kept is not batch
+                dropped = batch if kept is None else None
                 if kept is not None:
                     pieces.append(kept)
                     size += len(kept)
                 if size >= _WRITE_BYTES or len(pieces) >= _WRITE_PIECES:
                     _append(into, pieces)
                     pieces, size = [], 0
-        _append(into, pieces)
+            _append(into, pieces)
+        if dropped is not None:
+            # Its end is the segment's end.
+            header = parse_header(dropped)
+            _append(into, [without_records(dropped, header) if header.record_count else dropped])
         into.finish()
         disk.fdatasync(into.file.fd)
-        return has_changed
+        return Rewritten(count, is_changed or count > 1)
 
-    def _kept(self, header: BatchHeader, batch: bytes, is_last: bool) -> bytes | None:
+    def _has_room(self, into: Segment, segment: Segment) -> bool:
+        """Whether a whole segment fits behind what is written, be none of its records dropped."""
+        span = segment.next_offset - 1 - into.base_offset
+        return into.size + segment.size <= self._config.segment_bytes and span <= _MAX_RELATIVE_OFFSET
+
+    def _kept(self, header: BatchHeader, batch: bytes) -> bytes | None:
         """What stays of a batch: itself, a part of it, its header, or nothing."""
         if header.is_control or header.base_offset >= self._keys.end_offset:
             return batch
@@ -221,10 +227,9 @@ class Compaction:
         self.records_before += len(spans)
         self.records_after += len(kept)
         if not kept:
-            is_needed = is_last or (header.producer_id, header.last_offset) in self._last_batches
-            if is_needed:
-                return without_records(batch, header) if spans else batch
-            return None
+            if (header.producer_id, header.last_offset) not in self._last_batches:
+                return None
+            return without_records(batch, header) if spans else batch
         if delete_horizon_ms is None and not all(span.has_value for span in kept):
             return with_records(batch, header, records, kept, self._now_ms + self._config.delete_retention_ms)
         return batch if len(kept) == len(spans) else with_records(batch, header, records, kept, None)

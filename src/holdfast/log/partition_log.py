@@ -23,7 +23,7 @@ from typing import NamedTuple
 from holdfast.log import checkpoint, compaction, disk, swap
 from holdfast.log.compaction import Compacted, Compaction
 from holdfast.log.config import UNLIMITED, LogConfig
-from holdfast.log.errors import OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
+from holdfast.log.errors import CorruptLog, OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
 from holdfast.log.producer_state import ProducerState
 from holdfast.log.record_spans import refuse_records_without_key
@@ -422,6 +422,8 @@ class PartitionLog:
                 return self._compact(due, now_ms, lambda: self._is_closing or stop())
             except compaction.Stopped:
                 return None
+            except CorruptLog as error:
+                raise CorruptLog(f"cannot compact {self.directory}: {error}") from error
             except OSError as error:
                 raise StorageError("compact", self.directory, error) from error
 
@@ -439,48 +441,62 @@ class PartitionLog:
         work = Compaction(self.config, now_ms, last_batches, stop)
         first_dirty_offset = work.read_keys(segments, max(self.first_dirty_offset, self.start_offset))
         swap.sweep_cleaned(self.directory)
-        old_count = new_count = old_bytes = new_bytes = 0
-        for group in work.groups(segments):
-            new = self._compact_group(work, group)
-            old_count, new_count = old_count + len(group), new_count + 1
-            old_bytes, new_bytes = old_bytes + sum(segment.size for segment in group), new_bytes + new.size
+        old = rest = work.covered(segments)
+        new: list[Segment] = []
+        while rest:
+            count = self._compact_first(work, rest, new)
+            rest = rest[count:]
         self.first_dirty_offset = first_dirty_offset
-        counts = (work.records_before, work.records_after, work.tombstones_dropped)
-        return Compacted(old_count, new_count, old_bytes, new_bytes, *counts, first_dirty_offset)
+        return Compacted(
+            segments_before=len(old),
+            segments_after=len(new),
+            bytes_before=sum(segment.size for segment in old),
+            bytes_after=sum(segment.size for segment in new),
+            records_before=work.records_before,
+            records_after=work.records_after,
+            tombstones_dropped=work.tombstones_dropped,
+            first_dirty_offset=first_dirty_offset,
+        )
 
-    def _compact_group(self, work: Compaction, group: Sequence[Segment]) -> Segment:
-        """Replace neighbouring segments by one; returns it, or the old one if nothing was to be done."""
-        first, last = group[0], group[-1]
+    def _compact_first(self, work: Compaction, segments: Sequence[Segment], done: list[Segment]) -> int:
+        """Replace the first segments by one, if anything changes; returns how many they were."""
+        first = segments[0]
         interval_bytes = self.config.index_interval_bytes
-        new = Segment(self.directory, first.base_offset, last.created_ms, interval_bytes, swap.CLEANED)
+        new = Segment(self.directory, first.base_offset, first.created_ms, interval_bytes, swap.CLEANED)
         try:
-            has_changed = work.rewrite(group, new)
+            count, is_changed = work.rewrite(segments, new)
         except BaseException:
             disk.unlink(new.file.path)
             raise
-        if not has_changed:
+        if not is_changed:
             disk.unlink(new.file.path)
-            return first
+            done.append(first)
+            return count
+        last = segments[count - 1]
         assert new.next_offset == last.next_offset, "readers and recovery go by where a segment ends"
-        replacement = Swap(group, new)
-        replacement.decide()
-        with self._lock:
-            at = self._segments.index(first)
-            self._segments = (*self._segments[:at], new, *self._segments[at + len(group) :])
-        self._unfinished_swap = replacement
+        new.created_ms = last.created_ms
+        self._unfinished_swap = Swap(segments[:count], new)
         self._finish_swap()
-        for segment in group[1:]:
-            disk.unlink(snapshot_path(self.directory, segment.base_offset))
-        return new
+        done.append(new)
+        return count
 
     def _finish_swap(self) -> None:
-        """What is left to do of a swap; again, if the disk refused it the last time."""
-        if self._unfinished_swap is not None:
-            try:
-                self._unfinished_swap.finish()
-            except OSError as error:
-                raise StorageError("finish compacting", self.directory, error) from error
-            self._unfinished_swap = None
+        """Replace segments on the disk and in memory; what the disk refuses is tried again the next time."""
+        if self._unfinished_swap is None:
+            return
+        old, new = self._unfinished_swap
+        try:
+            self._unfinished_swap.decide()
+            with self._lock:
+                if old[0] in self._segments:
+                    at = self._segments.index(old[0])
+                    self._segments = (*self._segments[:at], new, *self._segments[at + len(old) :])
+            self._unfinished_swap.finish()
+            for segment in old[1:]:
+                disk.unlink(snapshot_path(self.directory, segment.base_offset))
+        except OSError as error:
+            raise StorageError("finish compacting", self.directory, error) from error
+        self._unfinished_swap = None
 
     # Durability
 

@@ -89,7 +89,12 @@ class Segment:
         """Give the file this suffix instead of the one it has."""
         target = self.path.with_name(self.path.name + suffix)
         if self.file.path != target:
-            disk.rename(self.file.path, target)
+            try:
+                disk.rename(self.file.path, target)
+            except FileNotFoundError:
+                # It may have been done the last time and still been reported as failed.
+                if not (target.exists() and os.path.samestat(target.stat(), os.fstat(self.file.fd))):
+                    raise
             self.file.path = target
 
     @property

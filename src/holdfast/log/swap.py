@@ -30,12 +30,13 @@ class Swap(NamedTuple):
     new: Segment
 
     def decide(self) -> None:
-        """From here on the new segment counts, whatever happens."""
-        self.new.rename(SWAP)
-        disk.sync_directory(self.new.path.parent)
+        """From here on the new segment counts, whatever happens. Like `finish` it may be called again."""
+        if self.new.file.path != self.new.path:
+            self.new.rename(SWAP)
+            disk.sync_directory(self.new.path.parent)
 
     def finish(self) -> None:
-        """Everything that remains to be done; may be called again after a failure."""
+        """All that remains to be done."""
         first = self.old[0]
         for segment in self.old[1:]:
             for path in segment.paths:

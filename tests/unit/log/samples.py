@@ -43,6 +43,7 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    first_dirty_offset: int = 0,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
     return PartitionLog.open(
@@ -52,6 +53,7 @@ def open_log(
         clean=clean,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        first_dirty_offset=first_dirty_offset,
     )
 
 

@@ -13,6 +13,9 @@ ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 """Bit n stands for Kafka's AclOperation n. Nothing is forbidden, so these are all that a topic knows: read, write,
 create, delete, alter, describe, describe configs, alter configs."""
 
+ALL_GROUP_OPERATIONS: Final = 0b1101_0100_1000
+"""Read, delete, describe, describe configs, alter configs."""
+
 ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 

@@ -1,8 +1,4 @@
-"""FindCoordinator: this broker coordinates every group; of transactions there are none.
-
-Served before the group APIs are, because librdkafka compresses with lz4 only for a broker that advertises
-FindCoordinator v0: without it, it sends the records uncompressed and says nothing.
-"""
+"""FindCoordinator: this broker coordinates every group; of transactions there are none."""
 
 from __future__ import annotations
 

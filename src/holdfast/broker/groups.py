@@ -1,0 +1,206 @@
+"""Drives the coordinator: gives it requests and the time, stores what it wants stored, says what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.broker.dispatch import RequestContext
+from holdfast.broker.journal import GroupJournal
+from holdfast.broker.ledger import LedgerWriter
+from holdfast.broker.partition import Partition
+from holdfast.coordinator.context import GroupConfig
+from holdfast.coordinator.coordinator import GroupCoordinator
+from holdfast.coordinator.effects import Append, Effects
+from holdfast.coordinator.members import Client
+from holdfast.log import LogError, RecordListTooLarge, RecordTooLarge, StorageError
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.errors import WireError
+from holdfast.wire.group_records import GroupRecordKey, GroupRecordValue
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_SEGMENT_BYTES: Final = 100 * 1024 * 1024
+LOAD_CHUNK: Final = 1_000
+"""Records of the journal that are taken in at a time, so that the event loop serves others in between."""
+
+
+Loaded = tuple[GroupRecordKey, GroupRecordValue | None]
+
+
+class Ticket:
+    """The place of a request's answer: there already, or to be waited for."""
+
+    __slots__ = ("_future", "answered", "response")
+
+    def __init__(self) -> None:
+        self.answered = False
+        self.response: Any = None
+        self._future: asyncio.Future[Any] | None = None
+
+    def answer(self, response: Any) -> None:
+        if self.answered:
+            return
+        self.answered = True
+        self.response = response
+        if self._future is not None and not self._future.done():
+            self._future.set_result(response)
+
+    async def wait(self) -> Any:
+        if not self.answered:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+        return self.response
+
+
+class Groups:
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self._broker = broker
+        self.journal = GroupJournal(broker.topics, config.offsets_topic_num_partitions, OFFSETS_SEGMENT_BYTES)
+        self._ledger = LedgerWriter(broker.topics, broker.changes)
+        self.coordinator = GroupCoordinator(
+            GroupConfig(
+                min_session_timeout_ms=config.group_min_session_timeout_ms,
+                max_session_timeout_ms=config.group_max_session_timeout_ms,
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                max_size=config.group_max_size,
+                offset_metadata_max_chars=config.offset_metadata_max_bytes,
+                offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            ),
+            self.journal.partition_count,
+        )
+        self._wall_minus_clock_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins to read the journal; until a group's part of it is read, its requests get Kafka's loading answers."""
+        clock = self._broker.clock
+        self._wall_minus_clock_ms = self._broker.now_ms() - int(clock.now() * 1000)
+        clock.on_tick(self._tick)
+        self._broker.topics.on_deleted = self._topic_deleted
+        self._broker.topics.on_grown = self._topic_grown
+        if self.journal.exists:
+            partitions = range(self.journal.partition_count)
+            self.coordinator.begin_loading(partitions)
+            self._tasks.append(asyncio.create_task(self._load(partitions)))
+        self._tasks.append(asyncio.create_task(self._expire_offsets()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def now_ms(self) -> int:
+        """The coordinator's time: near the wall clock's, but it stands still while this process does.
+
+        So a pause of ours ends nobody's session.
+        """
+        return int(self._broker.clock.now() * 1000) + self._wall_minus_clock_ms
+
+    def _tick(self) -> None:
+        now_ms = self.now_ms()
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self._perform(self.coordinator.fire_timers(now_ms))
+
+    async def _load(self, partitions: range) -> None:
+        for index in partitions:
+            records = self.journal.replay(index)
+            try:
+                while chunk := await asyncio.to_thread(_take, records):
+                    for key, value in chunk:
+                        self.coordinator.load_record(key, value)
+            except (LogError, WireError, OSError) as error:
+                # What was read so far is served, as Kafka does; the rest of this partition's groups start over.
+                logger.error("the journal of groups could not be read to its end: %s", error)
+            self._perform(self.coordinator.finish_loading(index, self.now_ms()))
+
+    async def _expire_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(self._broker.config.offsets_retention_check_interval_ms / 1000)
+            self._perform(self.coordinator.expire_offsets(self._broker.now_ms()))
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def ask(self, command: Callable[[Ticket, int], Effects]) -> Any:
+        """The answer if it is there at once, else a coroutine that waits for it."""
+        if not self.journal.exists:
+            return self._ask_later(command)
+        ticket = Ticket()
+        self._perform(command(ticket, self.now_ms()))
+        return ticket.response if ticket.answered else ticket.wait()
+
+    async def _ask_later(self, command: Callable[[Ticket, int], Effects]) -> Any:
+        """The first request of the first group makes the journal."""
+        await self.journal.ensure()
+        answer = self.ask(command)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    @staticmethod
+    def client(context: RequestContext) -> Client:
+        # Java prints addresses with a slash in front, and tools have got used to it.
+        return Client(context.client_id or "", f"/{context.client_host}")
+
+    @staticmethod
+    def fresh_id() -> str:
+        return str(uuid.uuid4())
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def _topic_deleted(self, name: str) -> None:
+        self._perform(self.coordinator.topics_deleted([name], self.now_ms()))
+
+    def _topic_grown(self, name: str) -> None:
+        self._perform(self.coordinator.topic_grew(name, self.now_ms()))
+
+    def _perform(self, effects: Effects) -> None:
+        for ticket, response in effects.replies:
+            assert isinstance(ticket, Ticket)
+            ticket.answer(response)
+        if effects.events:
+            self._ledger.write(effects.events, self._broker.now_ms())
+        for append in effects.appends:
+            self._store(append)
+
+    def _store(self, append: Append) -> None:
+        try:
+            partition = self.journal.append(append.group_id, append.records, self._broker.now_ms())
+        except LogError as error:
+            logger.error("group %s: %s", append.group_id, error)
+            self._perform(self.coordinator.append_failed(append, _mapped(error), self.now_ms()))
+            return
+        partition.notify()
+        self._broker.flusher.written(partition)
+        if partition.config.flush == "always":
+            self._broker.changes.start(self._finish_after_flush(append, partition))
+        else:
+            self._perform(self.coordinator.append_done(append, self.now_ms()))
+
+    async def _finish_after_flush(self, append: Append, partition: Partition) -> None:
+        try:
+            await self._broker.flusher.flushed(partition)
+        except LogError as error:
+            self._perform(self.coordinator.append_failed(append, _mapped(error), self.now_ms()))
+        else:
+            self._perform(self.coordinator.append_done(append, self.now_ms()))
+
+
+def _take(records: Iterator[Loaded]) -> list[Loaded]:
+    return list(islice(records, LOAD_CHUNK))
+
+
+def _mapped(error: LogError) -> ErrorCode:
+    """What a client is told when its group's facts could not be stored, as Kafka maps it."""
+    if isinstance(error, RecordTooLarge | RecordListTooLarge):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NOT_COORDINATOR if isinstance(error, StorageError) else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,27 @@
+"""DescribeGroups: who is in a group, and who has what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.broker.handlers._common import ALL_GROUP_OPERATIONS
+from holdfast.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+
+@handles(DESCRIBE_GROUPS)
+def describe_groups(broker: Broker, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    coordinator = broker.groups.coordinator
+    # Each of them once: a short request must not become a long reply.
+    described = [
+        coordinator.describe_group(group_id, context.api_version) for group_id in dict.fromkeys(request.groups)
+    ]
+    if request.include_authorized_operations:
+        for group in described:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = ALL_GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=described)

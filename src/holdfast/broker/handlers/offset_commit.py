@@ -1,0 +1,105 @@
+"""OffsetCommit: remember how far a group has read."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Final
+
+from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.coordinator.offsets import Commit, Outcome, TopicPartition
+from holdfast.wire.apis.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import OffsetCommitValue
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+FIRST_WITH_TOPIC_IDS: Final = 10
+DEFAULT_RETENTION: Final = -1
+
+
+@handles(OFFSET_COMMIT)
+def offset_commit(
+    broker: Broker, request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Coroutine[object, object, OffsetCommitResponse]:
+    """Topics and partitions that do not exist are refused one by one; the rest goes to the group."""
+    response, offsets = _split(broker, request, context)
+    if not offsets:
+        return response
+    groups = broker.groups
+    client = groups.client(context)
+
+    answer = groups.ask(
+        lambda ticket, now_ms: groups.coordinator.commit_offsets(
+            Commit(
+                request.group_id,
+                request.generation_id_or_member_epoch,
+                request.member_id,
+                request.group_instance_id,
+                client,
+                ticket,
+                offsets,
+            ),
+            context.api_version,
+            now_ms,
+        )
+    )
+    if isinstance(answer, Coroutine):
+        return _filled_later(response, answer)
+    return _filled(response, answer)
+
+
+async def _filled_later(
+    response: OffsetCommitResponse, answer: Coroutine[object, object, Outcome]
+) -> OffsetCommitResponse:
+    return _filled(response, await answer)
+
+
+def _filled(response: OffsetCommitResponse, outcome: Outcome) -> OffsetCommitResponse:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.NONE:
+                partition.error_code = outcome[topic.name, partition.partition_index]
+    return response
+
+
+def _split(
+    broker: Broker, request: OffsetCommitRequest, context: RequestContext
+) -> tuple[OffsetCommitResponse, list[tuple[TopicPartition, OffsetCommitValue]]]:
+    """The response with the unknown ones refused, and the offsets of the others."""
+    response = OffsetCommitResponse()
+    offsets: list[tuple[TopicPartition, OffsetCommitValue]] = []
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    for wanted in request.topics:
+        topic = broker.topics.by_id(wanted.topic_id) if by_id else broker.topics.get(wanted.name)
+        name = topic.name if topic is not None else wanted.name
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers: list[OffsetCommitResponsePartition] = []
+        for partition in wanted.partitions:
+            code = ErrorCode.NONE if topic is not None else unknown
+            if topic is not None and topic.partition(partition.partition_index) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers.append(OffsetCommitResponsePartition(partition.partition_index, code))
+            if code is ErrorCode.NONE:
+                value = _value(partition, request.retention_time_ms, broker.now_ms())
+                offsets.append(((name, partition.partition_index), value))
+        response.topics.append(OffsetCommitResponseTopic(name, wanted.topic_id, answers))
+    return response, offsets
+
+
+def _value(partition: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -> OffsetCommitValue:
+    committed_ms = now_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=committed_ms,
+        expire_timestamp=-1 if retention_ms == DEFAULT_RETENTION else committed_ms + retention_ms,
+    )

@@ -1,0 +1,86 @@
+"""Where the coordinator's facts are kept: the internal topic `__consumer_offsets`, as Kafka keeps them.
+
+One small interface, append and replay, so that the facts can have another home one day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from holdfast.broker.partition import LEADER_EPOCH, Partition
+from holdfast.broker.topics import Topic, Topics
+from holdfast.coordinator.effects import Record
+from holdfast.wire.batch import Batch, parse_header
+from holdfast.wire.errors import WireError
+from holdfast.wire.group_records import (
+    GroupRecordKey,
+    GroupRecordValue,
+    decode_record,
+    encode_key,
+    encode_value,
+    partition_for,
+)
+from holdfast.wire.records import Record as LogRecord
+from holdfast.wire.records import decode_batch, encode_batch
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+class GroupJournal:
+    """The records of all groups, each group's in one partition."""
+
+    def __init__(self, topics: Topics, partition_count: int, segment_bytes: int) -> None:
+        self._topics = topics
+        self._overrides = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(segment_bytes),
+            # A group is one record: with thousands of members it is larger than any message should be.
+            "max.message.bytes": str(segment_bytes),
+        }
+        self._creating = asyncio.Lock()
+        topic = topics.get(OFFSETS_TOPIC)
+        self.partition_count = len(topic.partitions) if topic is not None else partition_count
+
+    @property
+    def exists(self) -> bool:
+        return self._topics.get(OFFSETS_TOPIC) is not None
+
+    async def ensure(self) -> None:
+        """Makes the topic, with the first group that needs it."""
+        async with self._creating:
+            if not self.exists:
+                await self._topics.create(OFFSETS_TOPIC, self.partition_count, self._overrides)
+
+    def _topic(self) -> Topic:
+        topic = self._topics.get(OFFSETS_TOPIC)
+        assert topic is not None, "the journal is written before it was made"
+        return topic
+
+    def append(self, group_id: str, records: Sequence[Record], now_ms: int) -> Partition:
+        """Stores the records in one batch, all or none; raises LogError. Returns the partition they are in."""
+        partition = self._topic().partitions[partition_for(group_id, self.partition_count)]
+        data = encode_batch(
+            [
+                LogRecord(index, now_ms, encode_key(key), None if value is None else encode_value(value), ())
+                for index, (key, value) in enumerate(records)
+            ]
+        )
+        view = memoryview(bytearray(data))
+        partition.log.append([Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=now_ms)
+        return partition
+
+    def replay(self, index: int) -> Iterator[tuple[GroupRecordKey, GroupRecordValue | None]]:
+        """All records of one partition, in order. For a worker thread."""
+        log = self._topic().partitions[index].log
+        for batch in log.batches_from(log.start_offset):
+            for record in decode_batch(batch):
+                if record.key is None:
+                    continue
+                try:
+                    decoded = decode_record(record.key, record.value)
+                except WireError as error:
+                    raise WireError(f"{OFFSETS_TOPIC}-{index}, offset {record.offset}: {error}") from error
+                if decoded is not None:
+                    yield decoded

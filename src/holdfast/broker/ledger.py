@@ -1,0 +1,67 @@
+"""The topic in which groups tell what happened to them. Written after the journal, outside of any acknowledgement."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Final
+
+from holdfast.broker.changes import Changes
+from holdfast.broker.partition import LEADER_EPOCH
+from holdfast.broker.topics import Topics
+from holdfast.coordinator.ledger import LEDGER_TOPIC, Event
+from holdfast.log import LogError
+from holdfast.wire.batch import Batch, parse_header
+from holdfast.wire.records import Record, encode_batch
+
+logger = logging.getLogger(__name__)
+
+MAX_WAITING: Final = 10_000
+"""Events kept while the topic is being made."""
+
+
+class LedgerWriter:
+    def __init__(self, topics: Topics, changes: Changes) -> None:
+        self._topics = topics
+        self._changes = changes
+        self._waiting: deque[tuple[Event, int]] = deque(maxlen=MAX_WAITING)
+        self._creating = False
+
+    def write(self, events: list[Event], now_ms: int) -> None:
+        """`now_ms` is the wall clock's, for readers of the topic."""
+        self._waiting.extend((event, now_ms) for event in events)
+        topic = self._topics.get(LEDGER_TOPIC)
+        if topic is not None:
+            self._flush()
+        elif not self._creating:
+            self._creating = True
+            self._changes.start(self._create())
+
+    async def _create(self) -> None:
+        try:
+            await self._topics.create(LEDGER_TOPIC, 1, {})
+            self._flush()
+        except LogError as error:
+            logger.error("the ledger cannot be made: %s", error)
+        finally:
+            self._creating = False
+
+    def _flush(self) -> None:
+        topic = self._topics.get(LEDGER_TOPIC)
+        if topic is None or not self._waiting:
+            return
+        partition = topic.partitions[0]
+        records = [
+            Record(index, at_ms, event.group_id.encode(), event.to_json())
+            for index, (event, at_ms) in enumerate(self._waiting)
+        ]
+        self._waiting.clear()
+        view = memoryview(bytearray(encode_batch(records)))
+        try:
+            partition.log.append(
+                [Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=records[-1].timestamp
+            )
+        except LogError as error:
+            logger.error("%d events are not in the ledger: %s", len(records), error)
+            return
+        partition.notify()

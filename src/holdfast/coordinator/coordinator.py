@@ -1,0 +1,405 @@
+"""The one way in: commands come with the time, effects come out.
+
+    effects = coordinator.heartbeat(request, client, ticket, now_ms)
+    … perform them: give the replies, store the appends …
+    effects = coordinator.append_done(append, now_ms)   # or append_failed
+
+Everything that can be asked of groups starts here with what is the same for all groups: the group id, whether the
+group is still being loaded, whether it exists. What follows is in the module of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from holdfast.coordinator import departures, describing, joining, offsets, rebalance, sessions, syncing
+from holdfast.coordinator.answers import join_error, sync_error
+from holdfast.coordinator.context import Context, GroupConfig
+from holdfast.coordinator.departures import Leave
+from holdfast.coordinator.effects import Append, Effects, Record
+from holdfast.coordinator.group import Group
+from holdfast.coordinator.joining import Join
+from holdfast.coordinator.ledger import EventKind
+from holdfast.coordinator.members import Client
+from holdfast.coordinator.offsets import Commit, OffsetDeletion, TopicPartition
+from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, STABLE
+from holdfast.coordinator.syncing import Sync
+from holdfast.wire.apis.describe_groups import DescribedGroup
+from holdfast.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from holdfast.wire.apis.join_group import JoinGroupRequest
+from holdfast.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from holdfast.wire.apis.list_groups import ListedGroup
+from holdfast.wire.apis.sync_group import SyncGroupRequest
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import (
+    GenerationKey,
+    GroupMetadataKey,
+    GroupRecordKey,
+    GroupRecordValue,
+    HighestGenerationKey,
+    HighestGenerationValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    partition_for,
+)
+
+FIRST_SYNC_WITH_PROTOCOL = 5
+FIRST_COMMIT_WITH_NOT_FOUND = 9
+
+
+class GroupCoordinator:
+    def __init__(self, config: GroupConfig, partition_count: int) -> None:
+        self._ctx = Context(config)
+        departures.expel_the_silent(self._ctx)
+        self._groups: dict[str, Group] = {}
+        self._partition_count = partition_count
+        self._loading: set[int] = set()
+        self._highest_deleted = 0
+        """The highest generation of any deleted group: a new group starts above it, so that no commit of a member of
+        the old one can pass for one of the new."""
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> Effects:
+        effects, self._ctx.effects = self._ctx.effects, Effects()
+        return effects
+
+    def append_done(self, append: Append, now_ms: int) -> Effects:
+        """The records are stored: they become facts, and what waited for them is said."""
+        group = self._groups.get(append.group_id)
+        if group is not None:
+            group.busy = False
+            for key, value in append.records:
+                self._apply(group, key, value)
+            append.then(now_ms)
+            self._go_on(group, now_ms)
+        return self._drain()
+
+    def append_failed(self, append: Append, code: ErrorCode, now_ms: int) -> Effects:
+        """Nothing was stored, so nothing has changed."""
+        group = self._groups.get(append.group_id)
+        if group is not None:
+            group.busy = False
+            append.otherwise(code, now_ms)
+            self._go_on(group, now_ms)
+        return self._drain()
+
+    @staticmethod
+    def _go_on(group: Group, now_ms: int) -> None:
+        while group.waiting and not group.busy:
+            group.waiting.popleft()(now_ms)
+
+    def _apply(self, group: Group, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
+        if isinstance(key, HighestGenerationKey):
+            if isinstance(value, HighestGenerationValue):
+                self._highest_deleted = max(self._highest_deleted, value.generation)
+        else:
+            group.apply(key, value)
+
+    # -- loading -------------------------------------------------------------------------------------------------------
+
+    def begin_loading(self, partitions: Iterable[int]) -> None:
+        self._loading.update(partitions)
+
+    def load_record(self, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
+        """One record of the journal, in order."""
+        if isinstance(key, HighestGenerationKey):
+            if isinstance(value, HighestGenerationValue):
+                self._highest_deleted = max(self._highest_deleted, value.generation)
+            return
+        group = self._groups.get(key.group)
+        if group is None:
+            if value is None:
+                return
+            group = self._groups[key.group] = Group(key.group)
+        if isinstance(key, GroupMetadataKey) and value is None:
+            # The end of the group: what was before it must not count for a later one of the same name.
+            offsets_left = group.stored.offsets
+            group = self._groups[key.group] = Group(key.group)
+            group.stored.offsets = offsets_left
+            return
+        group.apply(key, value)
+
+    def finish_loading(self, partition: int, now_ms: int) -> Effects:
+        """The partition's journal is read: its groups take part again, with fresh sessions for all members."""
+        self._loading.discard(partition)
+        for group in [g for g in self._groups.values() if self._partition_of(g.id) == partition]:
+            stored = group.stored
+            if not (stored.has_record or stored.has_generation_record or stored.offsets):
+                del self._groups[group.id]
+                continue
+            group.wake()
+            for member in group.roster:
+                sessions.refresh(self._ctx, group, member, now_ms)
+            if group.state is COMPLETING:
+                group.rebalance_began_ms = now_ms
+                rebalance.await_syncs(self._ctx, group, now_ms)
+            if len(group.roster) > self._ctx.config.max_size:
+                rebalance.prepare(self._ctx, group, now_ms, cause="more members than group.max.size")
+        return self._drain()
+
+    def _partition_of(self, group_id: str) -> int:
+        return partition_for(group_id, self._partition_count)
+
+    def is_loading(self, group_id: str) -> bool:
+        return bool(self._loading) and self._partition_of(group_id) in self._loading
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        return self._ctx.timers.next_ms()
+
+    def fire_timers(self, now_ms: int) -> Effects:
+        self._ctx.timers.fire(now_ms)
+        return self._drain()
+
+    # -- membership ----------------------------------------------------------------------------------------------------
+
+    def join_group(
+        self,
+        request: JoinGroupRequest,
+        api_version: int,
+        client: Client,
+        ticket: object,
+        fresh_id: str,
+        now_ms: int,
+    ) -> Effects:
+        config = self._ctx.config
+        refusal = None
+        if not request.group_id:
+            refusal = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(request.group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+            refusal = ErrorCode.INVALID_SESSION_TIMEOUT
+        elif request.member_id and request.group_id not in self._groups:
+            refusal = ErrorCode.UNKNOWN_MEMBER_ID
+        if refusal is not None:
+            self._ctx.reply(ticket, join_error(refusal, request.member_id, api_version))
+            return self._drain()
+        command = Join.of(request, api_version, client, ticket, fresh_id)
+        return self._run(self._group(request.group_id), partial(joining.join, command=command), now_ms)
+
+    def sync_group(
+        self, request: SyncGroupRequest, api_version: int, client: Client, ticket: object, now_ms: int
+    ) -> Effects:
+        group = self._groups.get(request.group_id)
+        refusal = None
+        nulls = request.protocol_type is None or request.protocol_name is None
+        if api_version >= FIRST_SYNC_WITH_PROTOCOL and nulls:
+            refusal = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif not request.group_id:
+            refusal = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(request.group_id):
+            # Clients do not expect "loading" here; with this they join again, and then they wait.
+            refusal = ErrorCode.REBALANCE_IN_PROGRESS
+        elif group is None or group.state is EMPTY:
+            refusal = ErrorCode.UNKNOWN_MEMBER_ID
+        if refusal is not None or group is None:
+            self._ctx.reply(ticket, sync_error(refusal or ErrorCode.UNKNOWN_MEMBER_ID))
+            return self._drain()
+        command = Sync(request, api_version, client, ticket)
+        return self._run(group, partial(syncing.sync, command=command), now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, client: Client, ticket: object, now_ms: int) -> Effects:
+        group = self._groups.get(request.group_id)
+        code = None
+        if not request.group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(request.group_id):
+            code = ErrorCode.NONE  # clients do not expect "loading" here, and nobody's session runs yet
+        elif group is None:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+        if code is not None or group is None:
+            self._ctx.reply(ticket, HeartbeatResponse(error_code=code or ErrorCode.NONE))
+            return self._drain()
+
+        def beat(ctx: Context, group: Group, now_ms: int) -> None:
+            answer = departures.heartbeat(ctx, group, request, client, now_ms)
+            ctx.reply(ticket, HeartbeatResponse(error_code=answer))
+
+        return self._run(group, beat, now_ms)
+
+    def leave_group(
+        self, request: LeaveGroupRequest, api_version: int, client: Client, ticket: object, now_ms: int
+    ) -> Effects:
+        refusal = None
+        if not request.group_id:
+            refusal = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(request.group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if refusal is not None:
+            self._ctx.reply(ticket, LeaveGroupResponse(error_code=refusal))
+            return self._drain()
+        command = Leave(request, api_version, client, ticket)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            departures.leave(self._ctx, None, command, now_ms)
+            return self._drain()
+        return self._run(group, partial(departures.leave, command=command), now_ms)
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def commit_offsets(self, command: Commit, api_version: int, now_ms: int) -> Effects:
+        """The reply to the ticket is an error code for each partition."""
+        group = self._groups.get(command.group_id)
+        refusal = None
+        if self.is_loading(command.group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif group is None and command.generation >= 0:
+            later = api_version >= FIRST_COMMIT_WITH_NOT_FOUND
+            refusal = ErrorCode.GROUP_ID_NOT_FOUND if later else ErrorCode.ILLEGAL_GENERATION
+        if refusal is not None:
+            self._ctx.reply(command.ticket, dict.fromkeys((key for key, _ in command.offsets), refusal))
+            return self._drain()
+        return self._run(self._group(command.group_id), partial(offsets.commit, command=command), now_ms)
+
+    def fetch_offsets(self, group_id: str, ticket: object, now_ms: int) -> Effects:
+        """The reply to the ticket is (error, all committed offsets of the group). Membership is not asked for."""
+        if self.is_loading(group_id):
+            self._ctx.reply(ticket, (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}))
+            return self._drain()
+        group = self._groups.get(group_id)
+        if group is None:
+            self._ctx.reply(ticket, (ErrorCode.NONE, {}))
+            return self._drain()
+
+        def fetch(ctx: Context, group: Group, now_ms: int) -> None:  # noqa: ARG001
+            found: dict[TopicPartition, OffsetCommitValue] = {} if group.is_dead else group.stored.offsets
+            ctx.reply(ticket, (ErrorCode.NONE, found))
+
+        return self._run(group, fetch, now_ms)
+
+    def delete_offsets(self, group_id: str, wanted: Sequence[TopicPartition], ticket: object, now_ms: int) -> Effects:
+        group = self._groups.get(group_id)
+        refusal = None
+        if not group_id:
+            refusal = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif group is None:
+            refusal = ErrorCode.GROUP_ID_NOT_FOUND
+        if refusal is not None or group is None:
+            self._ctx.reply(ticket, OffsetDeletion(refusal or ErrorCode.GROUP_ID_NOT_FOUND, {}))
+            return self._drain()
+        return self._run(group, partial(offsets.delete, wanted=wanted, ticket=ticket), now_ms)
+
+    def expire_offsets(self, now_ms: int) -> Effects:
+        """The sweep: old offsets go, and groups of which nothing is left."""
+        for group in list(self._groups.values()):
+            if not group.busy and not self.is_loading(group.id):
+                self._sweep(group, now_ms)
+        return self._drain()
+
+    def _sweep(self, group: Group, now_ms: int) -> None:
+        doomed = offsets.expired(group, self._ctx.config.offsets_retention_ms, now_ms)
+        if doomed and len(doomed) < len(group.stored.offsets):
+            offsets.forget(self._ctx, group, doomed, lambda _code: None)
+        elif group.state is EMPTY and not group.roster.pending and len(doomed) == len(group.stored.offsets):
+            self._bury(group, now_ms, cause="nothing is left of it", then=lambda _code: None)
+        elif doomed:
+            offsets.forget(self._ctx, group, doomed, lambda _code: None)
+
+    def topics_deleted(self, names: Iterable[str], now_ms: int) -> Effects:
+        """Offsets of a topic that is gone mean nothing, and would be wrong for a new one of the same name."""
+        gone = set(names)
+        for group in list(self._groups.values()):
+
+            def forget(now_ms: int, group: Group = group) -> None:  # noqa: ARG001
+                doomed = [key for key in group.stored.offsets if key[0] in gone]
+                offsets.forget(self._ctx, group, doomed, lambda _code: None)
+
+            if any(key[0] in gone for key in group.stored.offsets):
+                self._ctx.when_free(group, forget, now_ms)
+        return self._drain()
+
+    def topic_grew(self, name: str, now_ms: int) -> Effects:
+        """If the leader does not know that it leads, nobody watches the topics; then we do."""
+        for group in list(self._groups.values()):
+            if group.state is STABLE and group.leader_unaware and name in (group.topics() or ()):
+
+                def rejoin(now_ms: int, group: Group = group) -> None:
+                    if group.state is STABLE:
+                        cause = f"topic {name} grew and the leader does not know that it leads"
+                        rebalance.prepare(self._ctx, group, now_ms, cause=cause)
+
+                self._ctx.when_free(group, rejoin, now_ms)
+        return self._drain()
+
+    # -- administration ------------------------------------------------------------------------------------------------
+
+    def describe_group(self, group_id: str, api_version: int) -> DescribedGroup:
+        if self.is_loading(group_id):
+            return DescribedGroup(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, group_id=group_id)
+        return describing.describe(self._groups.get(group_id), group_id, api_version)
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
+        """What is loaded, also while the rest is loading."""
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._loading else ErrorCode.NONE
+        loaded = [group for group in self._groups.values() if not self.is_loading(group.id)]
+        return code, describing.list_groups(loaded, states, types)
+
+    def delete_group(self, group_id: str, ticket: object, now_ms: int) -> Effects:
+        """The reply to the ticket is an error code."""
+        group = self._groups.get(group_id)
+        if self.is_loading(group_id):
+            self._ctx.reply(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return self._drain()
+        if group is None:
+            self._ctx.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
+            return self._drain()
+
+        def delete(ctx: Context, group: Group, now_ms: int) -> None:
+            if group.is_dead:
+                ctx.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
+            elif group.state is not EMPTY:
+                ctx.reply(ticket, ErrorCode.NON_EMPTY_GROUP)
+            else:
+                self._bury(group, now_ms, cause="deleted by request", then=lambda code: ctx.reply(ticket, code))
+
+        return self._run(group, delete, now_ms)
+
+    def _bury(self, group: Group, now_ms: int, *, cause: str, then: Callable[[ErrorCode], None]) -> None:
+        """The end of an empty group, with all that is stored of it."""
+        stored = group.stored
+        records: list[Record] = [(OffsetCommitKey(group.id, topic, index), None) for topic, index in stored.offsets]
+        if stored.has_generation_record:
+            records.append((GenerationKey(group.id), None))
+        if stored.has_record:
+            records.append((GroupMetadataKey(group.id), None))
+        if stored.generation > self._highest_deleted:
+            records.append((HighestGenerationKey(), HighestGenerationValue(stored.generation)))
+
+        def buried(now_ms: int) -> None:
+            for timer in group.roster.pending.values():
+                timer.cancel()
+            group.roster.pending.clear()
+            group.enter(DEAD)
+            if self._groups.get(group.id) is group:
+                del self._groups[group.id]
+            self._ctx.tell(EventKind.DELETED, group, now_ms, cause=cause)
+            then(ErrorCode.NONE)
+
+        if records:
+            self._ctx.store(group, records, buried, lambda code, _now: then(code))
+        else:
+            buried(now_ms)
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def _group(self, group_id: str) -> Group:
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = Group(group_id, generation=self._highest_deleted)
+        return group
+
+    def _run(self, group: Group, command: Callable[..., Any], now_ms: int) -> Effects:
+        """Runs a command of the group, now or after the append that is under way."""
+
+        def run(now_ms: int) -> None:
+            command(self._ctx, group, now_ms=now_ms)
+
+        self._ctx.when_free(group, run, now_ms)
+        return self._drain()

@@ -1,0 +1,60 @@
+"""DescribeGroups and ListGroups: a group as others may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from holdfast.coordinator.group import Group
+from holdfast.coordinator.members import Member
+from holdfast.coordinator.states import STABLE, GroupState
+from holdfast.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember
+from holdfast.wire.apis.list_groups import ListedGroup
+from holdfast.wire.error_codes import ErrorCode
+
+GROUP_TYPE: Final = "classic"
+FIRST_WITH_NOT_FOUND: Final = 6
+
+
+def describe(group: Group | None, group_id: str, api_version: int) -> DescribedGroup:
+    """Protocol, metadata and assignments are shown only while they hold: in a stable group."""
+    if group is None or group.is_dead:
+        missing = api_version >= FIRST_WITH_NOT_FOUND
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE,
+            error_message=f"Group {group_id} not found." if missing else None,
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+        )
+    stable = group.state is STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.stored.protocol_name or "") if stable else "",
+        members=[_describe_member(group, member, stable) for member in group.roster],
+    )
+
+
+def _describe_member(group: Group, member: Member, stable: bool) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.id,
+        group_instance_id=member.instance_id,
+        client_id=member.client.client_id,
+        client_host=member.client.host,
+        member_metadata=member.metadata_for(group.stored.protocol_name) if stable else b"",
+        member_assignment=member.assignment if stable else b"",
+    )
+
+
+def list_groups(groups: Iterable[Group], states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+    """Filters are compared without regard to case; an empty one lets everything through."""
+    wanted_states = {state.lower() for state in states}
+    if types and GROUP_TYPE not in {kind.lower() for kind in types}:
+        return []
+    return [
+        ListedGroup(group.id, group.protocol_type or "", group.state.value, GROUP_TYPE)
+        for group in groups
+        if not group.is_dead and (not wanted_states or group.state.value.lower() in wanted_states)
+    ]

@@ -1,0 +1,221 @@
+"""One group: what is stored of it, and what is in flight.
+
+`Stored` changes in one place only, `Group.apply`, when a record has been stored and when it is replayed, alike. The
+roster, the state and the timers are volatile: they are built from `Stored` when the group is loaded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.coordinator.members import Client, Member, Protocol, Roster
+from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, PREDECESSORS, STABLE, GroupState
+from holdfast.coordinator.timers import Timer
+from holdfast.wire.consumer_protocol import subscribed_topics
+from holdfast.wire.errors import WireError
+from holdfast.wire.group_records import (
+    GenerationKey,
+    GenerationMember,
+    GenerationValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecordKey,
+    GroupRecordValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+CONSUMER = "consumer"
+"""The one protocol type whose bytes may be looked into, and only by `consumer_view`."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """The durable facts of a group."""
+
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    state_timestamp_ms: int = -1
+    """When the group became empty or formed; -1 if unknown."""
+    members: list[MemberMetadata] = field(default_factory=list)
+    awaits_sync: bool = False
+    """The generation is formed and its assignment is not stored yet."""
+    has_record: bool = False
+    """The journal has a record of the group that must be tombstoned when it is deleted."""
+    has_generation_record: bool = False
+    offsets: dict[tuple[str, int], OffsetCommitValue] = field(default_factory=dict)
+
+
+class Group:
+    def __init__(self, group_id: str, generation: int = 0) -> None:
+        self.id = group_id
+        self.stored = Stored(generation=generation)
+        self.state: GroupState = EMPTY
+        self.roster = Roster()
+        self.protocol_type: str | None = None
+        """As of the members that are joining; `stored.protocol_type` follows with the next generation."""
+        self.leader_id: str | None = None
+        """As of the roster; `stored.leader_id` follows with the next record."""
+        self.rebalance_timer: Timer | None = None
+        self.sync_timer: Timer | None = None
+        self.rebalance_began_ms = 0
+        self.initial_delay_left_ms: int | None = None
+        """While the group leaves EMPTY (KIP-134): how much longer it may wait for more members."""
+        self.joined_during_delay = False
+        self.busy = False
+        """An append is under way; commands wait."""
+        self.waiting: deque[Callable[[int], None]] = deque()
+        self.restored_in_sync = False
+        """Loaded between a generation's forming and its assignment: whoever joins now makes all rejoin."""
+        self.leader_unaware = False
+        """The leader was replaced below JoinGroup v9 and does not know that it leads."""
+
+    # -- durable -------------------------------------------------------------------------------------------------------
+
+    def apply(self, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
+        """Takes in one stored fact. Nothing else changes `stored`."""
+        stored = self.stored
+        if isinstance(key, OffsetCommitKey):
+            if value is None:
+                stored.offsets.pop((key.topic, key.partition), None)
+            else:
+                assert isinstance(value, OffsetCommitValue)
+                stored.offsets[key.topic, key.partition] = value
+        elif isinstance(key, GenerationKey):
+            stored.has_generation_record = value is not None
+            if isinstance(value, GenerationValue) and value.generation > stored.generation:
+                self._apply_generation(value)
+        elif isinstance(key, GroupMetadataKey):
+            stored.has_record = value is not None
+            if isinstance(value, GroupMetadataValue) and value.generation >= stored.generation:
+                self._apply_metadata(value)
+
+    def _apply_generation(self, value: GenerationValue) -> None:
+        stored = self.stored
+        stored.generation = value.generation
+        stored.protocol_type = value.protocol_type or None
+        stored.protocol_name = value.protocol
+        stored.leader_id = value.leader
+        stored.state_timestamp_ms = value.current_state_timestamp
+        stored.members = [
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout,
+                session_timeout=member.session_timeout,
+                subscription=member.subscription,
+            )
+            for member in value.members
+        ]
+        stored.awaits_sync = True
+
+    def _apply_metadata(self, value: GroupMetadataValue) -> None:
+        stored = self.stored
+        stored.generation = value.generation
+        stored.protocol_type = value.protocol_type or None
+        stored.protocol_name = value.protocol
+        stored.leader_id = value.leader
+        stored.state_timestamp_ms = value.current_state_timestamp
+        stored.members = list(value.members)
+        stored.awaits_sync = False
+
+    def metadata_record(self, members: list[MemberMetadata], leader_id: str | None, now_ms: int) -> GroupMetadataValue:
+        """The present generation with these members."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.stored.generation,
+            protocol=self.stored.protocol_name,
+            leader=leader_id,
+            current_state_timestamp=now_ms,
+            members=members,
+        )
+
+    def member_record(self, member: Member, assignment: bytes) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client.client_id,
+            client_host=member.client.host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata_for(self.stored.protocol_name),
+            assignment=assignment,
+        )
+
+    def generation_member(self, member: Member, protocol_name: str | None) -> GenerationMember:
+        return GenerationMember(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client.client_id,
+            client_host=member.client.host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata_for(protocol_name),
+        )
+
+    # -- volatile ------------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        return self.stored.generation
+
+    def enter(self, state: GroupState) -> None:
+        assert self.state in PREDECESSORS[state], f"group {self.id}: {self.state} cannot become {state}"
+        self.state = state
+
+    def wake(self) -> None:
+        """After loading: members and state as they are stored. Sessions are started by the coordinator."""
+        stored = self.stored
+        self.protocol_type = stored.protocol_type
+        self.leader_id = stored.leader_id
+        self.roster = Roster()
+        for record in stored.members:
+            offered = (Protocol(stored.protocol_name or "", record.subscription),)
+            member = Member(
+                id=record.member_id,
+                instance_id=record.group_instance_id,
+                client=Client(record.client_id, record.client_host),
+                session_timeout_ms=record.session_timeout,
+                # v0 of the record had no rebalance timeout.
+                rebalance_timeout_ms=record.rebalance_timeout
+                if record.rebalance_timeout >= 0
+                else record.session_timeout,
+                protocols=offered,
+                assignment=record.assignment,
+            )
+            self.roster.add(member)
+        if not stored.members:
+            self.state = EMPTY
+        else:
+            self.state = COMPLETING if stored.awaits_sync else STABLE
+            self.restored_in_sync = stored.awaits_sync
+            if stored.awaits_sync:
+                self.roster.awaiting_sync = {member.id for member in self.roster}
+
+    @property
+    def is_dead(self) -> bool:
+        return self.state is DEAD
+
+    @property
+    def is_simple(self) -> bool:
+        """Only offsets, committed without membership."""
+        return self.protocol_type is None
+
+    def topics(self) -> set[str] | None:
+        """The topics that the members subscribe to; None if that cannot be known."""
+        if self.protocol_type != CONSUMER:
+            return None
+        found: set[str] = set()
+        try:
+            for member in self.roster:
+                found.update(subscribed_topics(member.metadata_for(self.stored.protocol_name)))
+        except WireError:
+            return None
+        return found

@@ -1,0 +1,336 @@
+"""JoinGroup: who is admitted, under which id, and whether the group rebalances for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.coordinator import rebalance, sessions
+from holdfast.coordinator.answers import FIRST_WITH_NULL_PROTOCOL, join_error, joined, sync_error
+from holdfast.coordinator.context import Context
+from holdfast.coordinator.effects import Record
+from holdfast.coordinator.group import Group
+from holdfast.coordinator.identity import identify
+from holdfast.coordinator.ledger import EventKind
+from holdfast.coordinator.members import Client, Member, Parked, Protocol, deduplicated
+from holdfast.coordinator.states import ANSWERS, COMPLETING, DEAD, EMPTY, PREPARING, Answer, Request
+from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import GroupMetadataKey
+
+FIRST_WITH_REQUIRED_ID: Final = 4
+FIRST_WITH_SKIP_ASSIGNMENT: Final = 9
+MAX_PENDING: Final = 1_000
+"""Ids handed out and not used, in one group. A client that asks for ever gets the oldest of them forgotten; its owner,
+should it come after all, is told that it is unknown and asks again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A JoinGroup request with what the world adds to it."""
+
+    request: JoinGroupRequest
+    api_version: int
+    client: Client
+    ticket: object
+    fresh_id: str
+    """Random; the part of a new member id that makes it unique."""
+    protocols: tuple[Protocol, ...]
+
+    @classmethod
+    def of(cls, request: JoinGroupRequest, api_version: int, client: Client, ticket: object, fresh_id: str) -> Join:
+        offered = deduplicated([(protocol.name, protocol.metadata) for protocol in request.protocols])
+        return cls(request, api_version, client, ticket, fresh_id, offered)
+
+    @property
+    def parked(self) -> Parked:
+        return Parked(self.ticket, self.api_version)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        timeout_ms = self.request.rebalance_timeout_ms
+        # JoinGroup v0 has no rebalance timeout: the session's serves for it.
+        return timeout_ms if timeout_ms >= 0 else self.request.session_timeout_ms
+
+
+def join(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
+    """A join whose group id and session time-out are good."""
+    request = command.request
+    if not has_room(ctx, group, request):
+        _refuse_for_size(ctx, group, command, now_ms)
+    elif group.state is DEAD:
+        _refuse(ctx, command, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    elif not _speaks_our_protocol(group, command):
+        _refuse(ctx, command, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    elif request.member_id:
+        _join_by_id(ctx, group, command, now_ms)
+    elif request.group_instance_id is None:
+        _join_without_id(ctx, group, command, now_ms)
+    else:
+        _join_by_instance(ctx, group, command, now_ms)
+
+
+def _refuse(ctx: Context, command: Join, code: ErrorCode, member_id: str | None = None) -> None:
+    shown = command.request.member_id if member_id is None else member_id
+    ctx.reply(command.ticket, join_error(code, shown, command.api_version))
+
+
+# -- who is admitted ---------------------------------------------------------------------------------------------------
+
+
+def has_room(ctx: Context, group: Group, request: JoinGroupRequest) -> bool:
+    """group.max.size counts parked joins while a rebalance is prepared, members otherwise (a seam for who may wait)."""
+    if group.state in (EMPTY, DEAD):
+        return True
+    roster = group.roster
+    member = roster.get(request.member_id)
+    if not request.member_id:
+        # Apache Kafka refuses a restarted static member in a full group, although it only takes its own seat.
+        member = roster.holder_of(request.group_instance_id)
+    if group.state is PREPARING:
+        return (member is not None and member.parked_join is not None) or roster.parked_joins < ctx.config.max_size
+    return member is not None or len(roster) < ctx.config.max_size
+
+
+def _refuse_for_size(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
+    member_id = command.request.member_id
+    _forget_pending(group, member_id)
+    member = group.roster.get(member_id)
+    if member is not None:
+        rebalance.remove(ctx, group, member)
+    _refuse(ctx, command, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    if member is not None:
+        rebalance.after_removal(ctx, group, now_ms, cause="the group is full", member=member)
+
+
+def _speaks_our_protocol(group: Group, command: Join) -> bool:
+    protocol_type = command.request.protocol_type
+    if not protocol_type or not command.protocols:
+        return False
+    if group.state is EMPTY:
+        return True
+    return protocol_type == group.protocol_type and group.roster.can_agree_on(p.name for p in command.protocols)
+
+
+# -- without a member id -----------------------------------------------------------------------------------------------
+
+
+def _join_without_id(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
+    member_id = f"{command.client.client_id}-{command.fresh_id}"
+    if command.api_version < FIRST_WITH_REQUIRED_ID:
+        _admit(ctx, group, command, member_id, now_ms)
+        return
+    # KIP-394: it must come back with the id, so that one who gives up and starts over leaves no ghost behind.
+    pending = group.roster.pending
+    if len(pending) >= MAX_PENDING:
+        _forget_pending(group, next(iter(pending)))
+
+    def expired(now_ms: int) -> None:
+        def forget(later_ms: int) -> None:
+            if pending.pop(member_id, None) is not None:
+                rebalance.maybe_complete(ctx, group, later_ms)
+
+        ctx.when_free(group, forget, now_ms)
+
+    pending[member_id] = ctx.timers.at(now_ms + command.request.session_timeout_ms, expired)
+    _refuse(ctx, command, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+
+
+def _forget_pending(group: Group, member_id: str) -> bool:
+    timer = group.roster.pending.pop(member_id, None)
+    if timer is not None:
+        timer.cancel()
+    return timer is not None
+
+
+def _join_by_instance(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
+    """KIP-345: an instance id without a member id is a static member that starts, or starts again."""
+    member_id = f"{command.request.group_instance_id}-{command.fresh_id}"
+    holder = group.roster.holder_of(command.request.group_instance_id)
+    if holder is None:
+        _admit(ctx, group, command, member_id, now_ms)
+        return
+    answer = ANSWERS[Request.JOIN_STATIC_AGAIN][group.state]
+    unchanged = group.roster.would_elect(holder, command.protocols) == group.stored.protocol_name
+    if answer is Answer.REPLACE and unchanged:
+        _replace_stored(ctx, group, command, holder, member_id, now_ms)
+        return
+    _take_seat(ctx, group, command, holder, member_id, now_ms)
+    _park(ctx, group, command, holder)
+    other_protocol = " with another protocol" if answer is Answer.REPLACE else ""
+    cause = f"a static member restarted{other_protocol}"
+    rebalance.prepare(ctx, group, now_ms, cause=cause, member=holder, reason=command.request.reason)
+
+
+# -- with a member id --------------------------------------------------------------------------------------------------
+
+
+def _join_by_id(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
+    request = command.request
+    if request.member_id in group.roster.pending:
+        if request.group_instance_id is not None:
+            # As Kafka: a static member is never asked to come back with an id.
+            _refuse(ctx, command, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        _forget_pending(group, request.member_id)
+        _admit(ctx, group, command, request.member_id, now_ms)
+        return
+    member = identify(group.roster, request.member_id, request.group_instance_id)
+    if isinstance(member, ErrorCode):
+        if member is ErrorCode.FENCED_INSTANCE_ID:
+            tell_fenced(ctx, group, request.member_id, request.group_instance_id, command.client, now_ms)
+        _refuse(ctx, command, member)
+        return
+    _rejoin(ctx, group, command, member, now_ms)
+
+
+def _rejoin(ctx: Context, group: Group, command: Join, member: Member, now_ms: int) -> None:
+    is_leader = member.id == group.leader_id
+    # The client-side assignment document, failure step 2: a join after the coordinator's crash aborts the sync.
+    if member.protocols != command.protocols or group.restored_in_sync:
+        kind = Request.JOIN_CHANGED
+    else:
+        kind = Request.JOIN_UNCHANGED_LEADER if is_leader else Request.JOIN_UNCHANGED
+    answer = ANSWERS[kind][group.state]
+    _update(group, member, command)
+    if answer is Answer.CURRENT:
+        # It lost our reply, or its memory: the generation it is in has not changed.
+        sessions.refresh(ctx, group, member, now_ms)
+        ctx.reply(command.ticket, joined(group, member, with_members=is_leader and group.state is COMPLETING))
+        return
+    assert answer in (Answer.PARK, Answer.REBALANCE)
+    _park(ctx, group, command, member)
+    cause = "the leader rejoined" if kind is Request.JOIN_UNCHANGED_LEADER else "a member changed its subscription"
+    rebalance.prepare(ctx, group, now_ms, cause=cause, member=member, reason=command.request.reason)
+
+
+def _update(group: Group, member: Member, command: Join) -> None:
+    group.roster.set_protocols(member, command.protocols)
+    member.session_timeout_ms = command.request.session_timeout_ms
+    member.rebalance_timeout_ms = command.rebalance_timeout_ms
+
+
+def _park(ctx: Context, group: Group, command: Join, member: Member) -> None:
+    superseded = group.roster.park_join(member, command.parked)
+    if superseded is not None:
+        # Kafka leaves it without an answer; its connection would wait for ever.
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+        ctx.reply(superseded.ticket, join_error(code, member.id, superseded.api_version))
+
+
+# -- new members -------------------------------------------------------------------------------------------------------
+
+
+def _admit(ctx: Context, group: Group, command: Join, member_id: str, now_ms: int) -> None:
+    """A new member, its join parked, and a rebalance for it."""
+    request = command.request
+    member = Member(
+        id=member_id,
+        instance_id=request.group_instance_id,
+        client=command.client,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        protocols=command.protocols,
+        is_new=True,
+        parked_join=command.parked,
+    )
+    if group.state is EMPTY:
+        group.protocol_type = request.protocol_type
+    elif group.initial_delay_left_ms is not None:
+        group.joined_during_delay = True
+    group.roster.add(member)
+    sessions.begin_first_join(ctx, group, member, now_ms)
+    rebalance.prepare(ctx, group, now_ms, cause="a new member joined", member=member, reason=request.reason)
+
+
+# -- static members that restarted -------------------------------------------------------------------------------------
+
+
+def tell_fenced(
+    ctx: Context, group: Group, member_id: str, instance_id: str | None, client: Client, now_ms: int
+) -> None:
+    ctx.tell(
+        EventKind.FENCED,
+        group,
+        now_ms,
+        cause="the instance id is held under another member id",
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client.client_id,
+        client_host=client.host,
+    )
+
+
+def _take_seat(ctx: Context, group: Group, command: Join, member: Member, new_id: str, now_ms: int) -> None:
+    """The restarted instance sits down; whatever its predecessor has parked is fenced."""
+    old_id = member.id
+    parked_join = group.roster.park_join(member, None)
+    if parked_join is not None:
+        fenced = join_error(ErrorCode.FENCED_INSTANCE_ID, old_id, parked_join.api_version)
+        ctx.reply(parked_join.ticket, fenced)
+    if member.parked_sync is not None:
+        ctx.reply(member.parked_sync.ticket, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+        member.parked_sync = None
+    if group.leader_id == old_id:
+        group.leader_id = new_id
+    group.roster.rename(member, new_id)
+    member.client = command.client
+    _update(group, member, command)
+    sessions.refresh(ctx, group, member, now_ms)
+
+
+def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, new_id: str, now_ms: int) -> None:
+    """In a stable group: the new member id is stored first, then answered, and nobody else notices."""
+    old_id, old_leader_id = member.id, group.leader_id
+    leads = old_leader_id == old_id
+    record = group.member_record(member, member.assignment)
+    record.member_id = new_id
+    record.client_id, record.client_host = command.client.client_id, command.client.host
+    record.session_timeout = command.request.session_timeout_ms
+    record.rebalance_timeout = command.rebalance_timeout_ms
+    record.subscription = next(
+        (p.metadata for p in command.protocols if p.name == group.stored.protocol_name), record.subscription
+    )
+    members = [record if other is member else group.member_record(other, other.assignment) for other in group.roster]
+    value = group.metadata_record(members, new_id if leads else old_leader_id, now_ms)
+    value.current_state_timestamp = group.stored.state_timestamp_ms
+    records: list[Record] = [(GroupMetadataKey(group.id), value)]
+
+    def stored(now_ms: int) -> None:
+        _take_seat(ctx, group, command, member, new_id, now_ms)
+        ctx.tell(
+            EventKind.STATIC_REJOINED, group, now_ms, member=member, cause="no rebalance", reason=command.request.reason
+        )
+        knows_skip = command.api_version >= FIRST_WITH_SKIP_ASSIGNMENT
+        # KIP-814: a leader that can be told to skip the assignment goes on leading. An older one is told its own old id
+        # as the leader's, so that it follows; then nobody watches the topics, and we must.
+        group.leader_unaware = group.leader_unaware or (leads and not knows_skip)
+        ctx.reply(
+            command.ticket,
+            joined(
+                group,
+                member,
+                leader_id=group.leader_id if knows_skip else old_leader_id,
+                with_members=leads and knows_skip,
+                skip=leads and knows_skip,
+            ),
+        )
+
+    def failed(code: ErrorCode, now_ms: int) -> None:
+        ctx.tell(EventKind.STORE_FAILED, group, now_ms, member=member, cause=f"its new id was not stored: {code.name}")
+        ctx.reply(command.ticket, _not_replaced(group, code, old_leader_id, command.api_version))
+
+    ctx.store(group, records, stored, failed)
+
+
+def _not_replaced(group: Group, code: ErrorCode, leader_id: str | None, api_version: int) -> JoinGroupResponse:
+    """As Kafka answers here: the error, and the generation that still holds."""
+    name = group.stored.protocol_name
+    return JoinGroupResponse(
+        error_code=code,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=name if name is not None or api_version >= FIRST_WITH_NULL_PROTOCOL else "",
+        leader=leader_id or "",
+        member_id="",
+    )

@@ -1,0 +1,56 @@
+"""What happened in a group and why: one event for every rebalance, replacement, fencing, expiry and failure.
+
+Events are told after the journal has the facts and outside of any acknowledgement; they go to the topic
+`__group_ledger` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Final
+
+LEDGER_TOPIC: Final = "__group_ledger"
+
+
+class EventKind(StrEnum):
+    REBALANCE_STARTED = "rebalance started"
+    GENERATION_FORMED = "generation formed"
+    ASSIGNED = "assigned"
+    BECAME_EMPTY = "became empty"
+    STATIC_REJOINED = "static member rejoined"
+    FENCED = "fenced"
+    MEMBER_LEFT = "member left"
+    SESSION_EXPIRED = "session expired"
+    DROPPED = "member dropped"
+    DELETED = "group deleted"
+    STORE_FAILED = "store failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    kind: EventKind
+    group_id: str
+    at_ms: int
+    generation: int
+    """The group's generation after the event."""
+    cause: str = ""
+    """Why it happened, in words."""
+    member_id: str | None = None
+    """The member behind it."""
+    instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    reason: str | None = None
+    """The client's own reason (KIP-800)."""
+    members: int | None = None
+    previous_generation: int | None = None
+    stood_still_ms: int | None = None
+    """How long the group had no valid assignment."""
+    moved_partitions: int | None = None
+    """How many partitions have another owner than before; for protocol type `consumer` only."""
+
+    def to_json(self) -> bytes:
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(fields, separators=(",", ":")).encode()

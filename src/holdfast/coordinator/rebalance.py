@@ -1,0 +1,271 @@
+"""The join phase: how a rebalance begins, whom it waits for, and how it ends in a new generation."""
+
+from __future__ import annotations
+
+from holdfast.coordinator import sessions
+from holdfast.coordinator.answers import join_error, joined, sync_error
+from holdfast.coordinator.context import Context
+from holdfast.coordinator.group import Group
+from holdfast.coordinator.ledger import EventKind
+from holdfast.coordinator.members import Member
+from holdfast.coordinator.states import COMPLETING, EMPTY, PREPARING, STABLE
+from holdfast.coordinator.timers import Timer
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import GenerationKey, GenerationValue, GroupMetadataKey, GroupMetadataValue
+
+# -- beginning ---------------------------------------------------------------------------------------------------------
+
+
+def prepare(
+    ctx: Context,
+    group: Group,
+    now_ms: int,
+    *,
+    cause: str,
+    member: Member | None = None,
+    reason: str | None = None,
+) -> None:
+    """Begins a rebalance, unless one is under way; completes it at once if nobody is to be waited for."""
+    if group.state in (EMPTY, COMPLETING, STABLE):
+        if group.state is COMPLETING:
+            release_syncs(ctx, group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        _cancel(group.sync_timer)
+        first = group.state is EMPTY
+        group.enter(PREPARING)
+        group.rebalance_began_ms = now_ms
+        group.leader_unaware = group.restored_in_sync = False
+        ctx.tell(EventKind.REBALANCE_STARTED, group, now_ms, member=member, cause=cause, reason=reason)
+        if first:
+            _begin_initial_delay(ctx, group, now_ms)
+        else:
+            group.initial_delay_left_ms = None
+            _wait(ctx, group, now_ms, group.roster.longest_rebalance_timeout_ms())
+    maybe_complete(ctx, group, now_ms)
+
+
+def _begin_initial_delay(ctx: Context, group: Group, now_ms: int) -> None:
+    """KIP-134: a group that leaves EMPTY gives its other members time to arrive."""
+    delay_ms = ctx.config.initial_rebalance_delay_ms
+    group.initial_delay_left_ms = max(group.roster.longest_rebalance_timeout_ms() - delay_ms, 0)
+    group.joined_during_delay = False
+    if delay_ms == 0:
+        group.initial_delay_left_ms = None
+        complete(ctx, group, now_ms)
+    else:
+        _wait(ctx, group, now_ms, delay_ms)
+
+
+def _wait(ctx: Context, group: Group, now_ms: int, delay_ms: int) -> None:
+    _cancel(group.rebalance_timer)
+
+    def time_is_up(now_ms: int) -> None:
+        ctx.when_free(group, lambda later_ms: _time_is_up(ctx, group, timer, later_ms), now_ms)
+
+    timer = group.rebalance_timer = ctx.timers.at(now_ms + delay_ms, time_is_up)
+
+
+def _time_is_up(ctx: Context, group: Group, timer: Timer, now_ms: int) -> None:
+    if group.state is not PREPARING or group.rebalance_timer is not timer:
+        return
+    left_ms = group.initial_delay_left_ms
+    if left_ms is not None and left_ms > 0 and group.joined_during_delay:
+        delay_ms = min(ctx.config.initial_rebalance_delay_ms, left_ms)
+        group.initial_delay_left_ms = max(left_ms - delay_ms, 0)
+        group.joined_during_delay = False
+        _wait(ctx, group, now_ms, delay_ms)
+        return
+    complete(ctx, group, now_ms)
+
+
+# -- who goes ----------------------------------------------------------------------------------------------------------
+
+
+def remove(ctx: Context, group: Group, member: Member) -> None:
+    """Takes a member out and answers what it has parked. The caller sees to the rest with `after_removal`."""
+    if member.session is not None:
+        member.session.cancel()
+    parked_join = group.roster.park_join(member, None)
+    if parked_join is not None:
+        ctx.reply(parked_join.ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, "", parked_join.api_version))
+    if member.parked_sync is not None:
+        # Apache Kafka never answers this one; the client would wait for its own time-out.
+        ctx.reply(member.parked_sync.ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        member.parked_sync = None
+    group.roster.remove(member)
+    if group.leader_id == member.id:
+        # Whoever it is, the end of the join phase chooses among those who are there.
+        group.leader_id = next((other.id for other in group.roster), None)
+
+
+def after_removal(ctx: Context, group: Group, now_ms: int, *, cause: str, member: Member | None = None) -> None:
+    """What a removal means for the others (a seam for those who could take the place)."""
+    if group.state in (COMPLETING, STABLE):
+        prepare(ctx, group, now_ms, cause=cause, member=member)
+    else:
+        maybe_complete(ctx, group, now_ms)
+
+
+def release_syncs(ctx: Context, group: Group, code: ErrorCode, now_ms: int) -> None:
+    """Sends everybody who waits for the assignment away; they live on."""
+    for member in group.roster:
+        if member.parked_sync is not None:
+            ctx.reply(member.parked_sync.ticket, sync_error(code))
+            member.parked_sync = None
+            sessions.refresh(ctx, group, member, now_ms)
+
+
+# -- the end of the join phase -----------------------------------------------------------------------------------------
+
+
+def maybe_complete(ctx: Context, group: Group, now_ms: int) -> None:
+    if group.state is PREPARING and group.initial_delay_left_ms is None and group.roster.all_joined and not group.busy:
+        complete(ctx, group, now_ms)
+
+
+def complete(ctx: Context, group: Group, now_ms: int) -> None:
+    """Ends the join phase: those who did not come are out, unless their seat is kept by an instance id."""
+    roster = group.roster
+    for member in [m for m in roster if m.parked_join is None and not m.is_static]:
+        ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause="did not rejoin in time")
+        remove(ctx, group, member)
+    group.initial_delay_left_ms = None
+    if not len(roster):
+        _become_empty(ctx, group, now_ms)
+        return
+    leader = _choose_leader(group)
+    if leader is None:
+        # Static members only, and all of them away: their seats wait until one returns or the sessions end.
+        _wait(ctx, group, now_ms, roster.longest_rebalance_timeout_ms())
+        return
+    _cancel(group.rebalance_timer)
+    _form_generation(ctx, group, leader, now_ms)
+
+
+def _choose_leader(group: Group) -> Member | None:
+    """The old leader if it is there, else anybody who is."""
+    leader = group.roster.get(group.leader_id) if group.leader_id is not None else None
+    if leader is not None and leader.parked_join is not None:
+        return leader
+    return next((member for member in group.roster if member.parked_join is not None), None)
+
+
+def _form_generation(ctx: Context, group: Group, leader: Member, now_ms: int) -> None:
+    """Stores the new generation before anybody hears of it: it must not go back, whatever happens."""
+    protocol_name = group.roster.elect_protocol()
+    record = GenerationValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation + 1,
+        protocol=protocol_name,
+        leader=leader.id,
+        current_state_timestamp=now_ms,
+        members=[group.generation_member(member, protocol_name) for member in group.roster],
+    )
+
+    def formed(now_ms: int) -> None:
+        _generation_formed(ctx, group, leader, now_ms)
+
+    def failed(code: ErrorCode, now_ms: int) -> None:
+        ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the generation could not be stored: {code.name}")
+        for member in group.roster:
+            parked = group.roster.park_join(member, None)
+            if parked is not None:
+                ctx.reply(parked.ticket, join_error(code, member.id, parked.api_version))
+                sessions.refresh(ctx, group, member, now_ms)
+        _wait(ctx, group, now_ms, group.roster.longest_rebalance_timeout_ms())
+
+    ctx.store(group, [(GenerationKey(group.id), record)], formed, failed)
+
+
+def _generation_formed(ctx: Context, group: Group, leader: Member, now_ms: int) -> None:
+    group.enter(COMPLETING)
+    group.leader_id = leader.id
+    roster = group.roster
+    ctx.tell(
+        EventKind.GENERATION_FORMED,
+        group,
+        now_ms,
+        member=leader,
+        cause=f"protocol {group.stored.protocol_name}",
+        members=len(roster),
+        previous_generation=group.generation - 1,
+    )
+    roster.awaiting_sync = {member.id for member in roster}
+    for member in roster:
+        member.is_new = False
+        parked = roster.park_join(member, None)
+        member.was_absent = parked is None
+        sessions.refresh(ctx, group, member, now_ms)
+        if parked is not None:
+            ctx.reply(parked.ticket, joined(group, member, with_members=member is leader))
+    await_syncs(ctx, group, now_ms)
+
+
+def _become_empty(ctx: Context, group: Group, now_ms: int) -> None:
+    # The generation advances also here, so that nobody who was a member can commit as one.
+    record = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation + 1,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=now_ms,
+        members=[],
+    )
+
+    def emptied(now_ms: int) -> None:
+        _cancel(group.rebalance_timer)
+        group.leader_id = None
+        if group.roster.parked_joins or len(group.roster):
+            return
+        group.enter(EMPTY)
+        ctx.tell(EventKind.BECAME_EMPTY, group, now_ms, cause="the last member is gone", members=0)
+
+    def failed(code: ErrorCode, now_ms: int) -> None:
+        ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the empty group could not be stored: {code.name}")
+        _wait(ctx, group, now_ms, RETRY_MS)
+
+    ctx.store(group, [(GroupMetadataKey(group.id), record)], emptied, failed)
+
+
+RETRY_MS = 1_000
+"""How soon an empty group is stored again after a failure: nobody waits for it."""
+
+
+# -- waiting for the syncs ---------------------------------------------------------------------------------------------
+
+
+def await_syncs(ctx: Context, group: Group, now_ms: int) -> None:
+    """KAFKA-12890: who joined but does not sync must not hold the group up for ever, heartbeats or not."""
+    _cancel(group.sync_timer)
+    generation = group.generation
+
+    def time_is_up(now_ms: int) -> None:
+        ctx.when_free(group, lambda later_ms: _drop_unsynced(ctx, group, generation, later_ms), now_ms)
+
+    delay_ms = group.roster.longest_rebalance_timeout_ms()
+    group.sync_timer = ctx.timers.at(now_ms + delay_ms, time_is_up)
+
+
+def _drop_unsynced(ctx: Context, group: Group, generation: int, now_ms: int) -> None:
+    if group.state not in (COMPLETING, STABLE) or group.generation != generation:
+        return
+    late = [group.roster.get(member_id) for member_id in group.roster.awaiting_sync]
+    # KIP-345: a static member that is away goes only by its session; Apache Kafka drops it here.
+    dropped = [member for member in late if member is not None and not member.was_absent]
+    for member in dropped:
+        ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause="joined but did not sync in time")
+        remove(ctx, group, member)
+    if dropped:
+        prepare(ctx, group, now_ms, cause="members did not sync in time", member=dropped[0])
+
+
+def synced(group: Group, member_id: str) -> None:
+    """The member has sent its SyncGroup; when all have, nobody is waited for."""
+    awaiting = group.roster.awaiting_sync
+    awaiting.discard(member_id)
+    if not awaiting:
+        _cancel(group.sync_timer)
+
+
+def _cancel(timer: Timer | None) -> None:
+    if timer is not None:
+        timer.cancel()

@@ -1,0 +1,65 @@
+"""Deadlines that are moved far more often than they fire.
+
+Every heartbeat moves its sender's session end. So moving a deadline later only writes down the new time; the one
+entry in the heap finds out when it comes up, and goes back. Nothing is ever scanned.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+Action = Callable[[int], None]
+"""Called with the time at which it fires, in milliseconds."""
+
+
+class Timer:
+    __slots__ = ("_queued_ms", "action", "at_ms")
+
+    def __init__(self, at_ms: int, action: Action) -> None:
+        self.at_ms = at_ms
+        self.action: Action | None = action
+        self._queued_ms = at_ms
+
+    def cancel(self) -> None:
+        self.action = None
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._order = itertools.count()
+
+    def at(self, at_ms: int, action: Action) -> Timer:
+        timer = Timer(at_ms, action)
+        self._push(timer)
+        return timer
+
+    def move(self, timer: Timer, at_ms: int) -> None:
+        """Puts a deadline off or forward."""
+        timer.at_ms = at_ms
+        if at_ms < timer._queued_ms:
+            self._push(timer)
+
+    def _push(self, timer: Timer) -> None:
+        timer._queued_ms = timer.at_ms
+        heapq.heappush(self._heap, (timer.at_ms, next(self._order), timer))
+
+    def next_ms(self) -> int | None:
+        """When to look again: never later than the next deadline, perhaps earlier."""
+        while self._heap and self._heap[0][2].action is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def fire(self, now_ms: int) -> None:
+        """Runs everything that is due."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, _, timer = heapq.heappop(self._heap)
+            if timer.action is None or queued_ms != timer._queued_ms:
+                continue
+            if timer.at_ms > now_ms:
+                self._push(timer)
+                continue
+            action, timer.action = timer.action, None
+            action(now_ms)
