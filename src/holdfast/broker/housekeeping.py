@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,10 @@ CHECKPOINT_SECONDS: Final = 60.0
 """Kafka's interval, too (log.flush.offset.checkpoint.interval.ms)."""
 SHORTEST_BACKOFF_SECONDS: Final = 0.1
 """Looking for logs to compact without any pause (log.cleaner.backoff.ms=0) would keep a core busy."""
+WORK_SECONDS: Final = 0.001
+BREAK_SECONDS: Final = 0.0001
+"""Compaction is work for the interpreter, which runs one thread at a time and lets a busy one run for 5 ms. With a
+short break after each millisecond the event loop, too, gets its turn within about that time."""
 
 
 class Housekeeping:
@@ -30,6 +35,7 @@ class Housekeeping:
         self._tasks: list[asyncio.Task[None]] = []
         self._under_way: set[asyncio.Future[None]] = set()
         self._is_stopping = False
+        self._last_break = 0.0
 
     def start(self) -> None:
         config = self._broker.config
@@ -74,7 +80,7 @@ class Housekeeping:
 
     def _compact(self, partition: Partition) -> None:
         try:
-            done = partition.log.compact(self._broker.now_ms(), lambda: self._is_stopping)
+            done = partition.log.compact(self._broker.now_ms(), self._take_a_break_or_stop)
             if done is None:
                 return
             self._broker.data.write_cleaner_offsets({(partition.topic_name, partition.index): partition.log})
@@ -93,6 +99,13 @@ class Housekeeping:
             done.records_before,
             done.tombstones_dropped,
         )
+
+    def _take_a_break_or_stop(self) -> bool:
+        """Asked by a compaction after each batch."""
+        if time.monotonic() - self._last_break > WORK_SECONDS:
+            time.sleep(BREAK_SECONDS)
+            self._last_break = time.monotonic()
+        return self._is_stopping
 
     def write_checkpoints(self) -> None:
         self._broker.topics.write_checkpoints()

@@ -15,6 +15,7 @@ from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.records import decode_batch
 from tests.unit.log.keyed import COMPACT, HOUR_MS, History, check, found, keyed, shape, values
 from tests.unit.log.samples import NOW_MS, append
+from tests.unit.log.test_kill_points import check_indexes
 
 TOPIC = ("keys", 0)
 PRODUCER = 77
@@ -102,7 +103,11 @@ def history_of(log: PartitionLog) -> History:
 
 
 def look(path: Path, prepared: int) -> None:
-    """What must hold after a kill: all that :func:`check` asks, and the log works on."""
+    """What must hold after a kill: all that :func:`check` asks, indexes that fit, and the log works on."""
+    directory, log = start(path)
+    check(log, history_of(log))
+    directory.close({TOPIC: log})
+    check_indexes(path / "keys-0")
     directory, log = start(path)
     try:
         assert log.end_offset >= 2 * prepared

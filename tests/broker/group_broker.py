@@ -1,0 +1,176 @@
+"""A broker in a child process that ends itself, as `kill -9` does, at a given step of a group's life.
+
+`KillableBroker` ends at the n-th change to the disk, whatever that is; here the test names the record or the event, and
+the point of writing it. It can also hold back the reading of the journal, to show what is answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.broker.config import BrokerConfig
+from holdfast.broker.journal import GroupJournal
+from holdfast.broker.ledger import LedgerWriter
+from holdfast.broker.partition import Partition
+from holdfast.broker.server import Broker
+from holdfast.coordinator.effects import Record
+from holdfast.coordinator.ledger import Event
+from holdfast.log import disk
+
+_PATIENCE_S = 30
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__])
+
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+"""The first member does not wait for others, and few partitions make a quick start."""
+
+
+@dataclass(frozen=True)
+class KillAt:
+    """Either the event that is told, or the record (the class name of its key) and the point of writing it."""
+
+    event: str | None = None
+    record: str | None = None
+    point: str = ""
+
+    def __str__(self) -> str:
+        return self.event or f"{self.record} {self.point}"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """From this partition of the journal on, nothing is read before the test says so."""
+
+    partition: int
+
+
+# -- in the child ------------------------------------------------------------------------------------------------------
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _arm_event(kind: str) -> None:
+    original = LedgerWriter.write
+
+    def write(self: LedgerWriter, events: list[Event], now_ms: int) -> None:
+        if any(event.kind == kind for event in events):
+            _end()
+        original(self, events, now_ms)
+
+    LedgerWriter.write = write  # type: ignore[method-assign]  # in this child only
+
+
+def _arm_record(key: str, point: str) -> None:
+    original = GroupJournal.append
+
+    def append(self: GroupJournal, group_id: str, records: Sequence[Record], now_ms: int) -> Partition:
+        if type(records[0][0]).__name__ == key:
+            disk.fault = lambda reached: _end() if reached == point else None
+        return original(self, group_id, records, now_ms)
+
+    GroupJournal.append = append  # type: ignore[method-assign]  # in this child only
+
+
+def _close(gate: Gate, opened: threading.Event) -> None:
+    original = GroupJournal.replay
+
+    def replay(self: GroupJournal, index: int) -> Iterator[Any]:
+        if index >= gate.partition:
+            opened.wait()
+        yield from original(self, index)
+
+    GroupJournal.replay = replay  # type: ignore[method-assign]  # in this child only
+
+
+async def _serve(data: str, settings: Mapping[str, str], parent: Connection, opened: threading.Event) -> None:
+    broker = Broker(BrokerConfig.of({"listeners": "PLAINTEXT://127.0.0.1:0", **settings}), Path(data))
+    await broker.start()
+    loop = asyncio.get_running_loop()
+
+    def told() -> None:
+        try:
+            wish = parent.recv()
+        except EOFError:
+            loop.remove_reader(parent.fileno())
+            return
+        if isinstance(wish, KillAt):
+            _arm_event(wish.event) if wish.event else _arm_record(wish.record or "", wish.point)
+        else:
+            opened.set()
+        parent.send("done")
+
+    loop.add_reader(parent.fileno(), told)
+    parent.send(broker.address)
+    await asyncio.Event().wait()
+
+
+def _child(data: str, settings: Mapping[str, str], parent: Connection, gate: Gate | None) -> None:
+    opened = threading.Event()
+    if gate is not None:
+        _close(gate, opened)
+    asyncio.run(_serve(data, settings, parent, opened))
+
+
+# -- in the test -------------------------------------------------------------------------------------------------------
+
+
+class GroupBroker:
+    """Runs for the length of a `with` block and is killed at its end."""
+
+    def __init__(self, data: Path, settings: Mapping[str, str] | None = None, gate: Gate | None = None) -> None:
+        self._pipe, theirs = _processes.Pipe()
+        wanted = {**NO_DELAY, **(settings or {})}
+        self._process = _processes.Process(target=_child, args=(str(data), wanted, theirs, gate), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.address: tuple[str, int] = ("", 0)
+
+    def __enter__(self) -> Self:
+        assert self._pipe.poll(_PATIENCE_S), "the broker does not start"
+        self.address = self._pipe.recv()
+        return self
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    @property
+    def settings_to_stay(self) -> dict[str, str]:
+        """For a broker that takes the place of this one, where its clients look for it."""
+        return {"listeners": f"PLAINTEXT://{self.bootstrap}"}
+
+    def arm(self, kill: KillAt) -> None:
+        self._say(kill)
+
+    def open_gate(self) -> None:
+        self._say("open")
+
+    def _say(self, wish: object) -> None:
+        self._pipe.send(wish)
+        assert self._pipe.recv() == "done"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join(_PATIENCE_S)
+
+    def wait_until_killed(self) -> None:
+        self._process.join(_PATIENCE_S)
+        assert self._process.exitcode == -signal.SIGKILL, "the point was never reached: this test shows nothing"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._pipe.close()

@@ -1,0 +1,71 @@
+"""What the Python consumers of these tests share: how they are told what to do, and how they tell what happened.
+
+They run as processes of their own, so that one can be killed, and print an event per line in the words of Kafka's own
+`VerifiableConsumer`, so that a test reads all clients the same way.
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class ConsumerConfig:
+    """A consumer in a group, in the same few words for every client."""
+
+    bootstrap: str
+    topic: str
+    group: str
+    instance_id: str | None = None
+    assignor: str = "range"
+    session_timeout_ms: int = 20_000
+    heartbeat_interval_ms: int = 200
+    metadata_max_age_ms: int = 300_000
+    group_protocol: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def config_from_arguments() -> ConsumerConfig:
+    return ConsumerConfig(**json.loads(sys.argv[1]))
+
+
+def stop_on_sigterm() -> threading.Event:
+    """Set when the process is asked to end."""
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    return asked
+
+
+def tell(name: str, **fields: Any) -> None:
+    print(json.dumps({"name": name} | fields), flush=True)
+
+
+def tell_partitions(name: str, partitions: Iterable[Any]) -> None:
+    """`partitions_assigned` or `partitions_revoked`, with the partitions as the client gives them."""
+    tell(name, partitions=[{"topic": tp.topic, "partition": tp.partition} for tp in partitions])
+
+
+def tell_consumed(offsets: Mapping[tuple[str, int], list[int]]) -> None:
+    ranges = [
+        {"topic": topic, "partition": partition, "count": len(seen), "minOffset": seen[0], "maxOffset": seen[-1]}
+        for (topic, partition), seen in offsets.items()
+    ]
+    tell("records_consumed", count=sum(map(len, offsets.values())), partitions=ranges)
+
+
+def tell_committed(offsets: Mapping[tuple[str, int], int], error: Exception | None = None) -> None:
+    committed = [{"topic": topic, "partition": at, "offset": offset} for (topic, at), offset in offsets.items()]
+    tell("offsets_committed", offsets=committed, success=error is None, error=repr(error) if error else None)
+
+
+def next_offsets(offsets: Mapping[tuple[str, int], list[int]]) -> dict[tuple[str, int], int]:
+    """What to commit after these records."""
+    return {partition: seen[-1] + 1 for partition, seen in offsets.items()}
