@@ -19,6 +19,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from bench.measure import per_million
 from bench.proc import cpu_seconds
 
+FULL_BATCHES: Final[dict[str, Any]] = {"acks": "all", "linger.ms": 1000}
+"""For records that are to be consumed: how full batches are must not depend on how fast a server acknowledges."""
+
 PRODUCER: Final[dict[str, Any]] = {"acks": "all", "linger.ms": 5}
 """Everything else is librdkafka's default: batches of up to 10,000 records or 1 MB, five requests in flight."""
 
@@ -72,7 +75,13 @@ class Deliveries:
 
 
 def produce(
-    bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int, server_pid: int | None
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    records: int,
+    record_bytes: int,
+    server_pid: int | None,
+    full_batches: bool = False,
 ) -> dict[str, float]:
     """Appends `records` records, batch by batch around the partitions, until all are acknowledged.
 
@@ -80,7 +89,8 @@ def produce(
     """
     target = {"test.mock.num.brokers": 1} if server_pid is None else {"bootstrap.servers": bootstrap}
     failures = {"delivery.report.only.error": True, "on_delivery": Deliveries()}
-    producer = Producer({**PRODUCER, **failures, **target, "log_level": 0})
+    settings = FULL_BATCHES if full_batches else PRODUCER
+    producer = Producer({**settings, **failures, **target, "log_level": 0})
     producer.list_topics(topic, timeout=PATIENCE_SECONDS)
     messages = [{"value": bytes(record_bytes)} for _ in range(RECORDS_PER_CALL)]
     watch = Stopwatch(server_pid)

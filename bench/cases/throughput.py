@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bench.client import CONSUME_AT_ONCE, CONSUMER, PRODUCER
 from bench.librdkafka import new_topic, run_client
@@ -41,16 +42,20 @@ def shapes(plan: Plan) -> list[Shape]:
 def run(plan: Plan) -> Result:
     warm_up_seconds = plan.pick(full=45, quick=3)
     rows: list[Row] = []
-    with both() as brokers:
+    with both() as brokers, contextlib.ExitStack() as stack:
         for broker in brokers.values():
             _warm_up(broker, shapes(plan), warm_up_seconds)
+        shelves = {
+            (name, shape): _shelf(stack, broker, shape) for shape in shapes(plan) for name, broker in brokers.items()
+        }
         for number in range(1, plan.rounds + 1):
             for shape in shapes(plan):
                 for name in alternating((*brokers, MOCK), number):
                     broker_or_none = brokers.get(name)
-                    rows += (
-                        _mock(shape, number) if broker_or_none is None else measure(broker_or_none, name, shape, number)
-                    )
+                    if broker_or_none is None:
+                        rows += _mock(shape, number)
+                    else:
+                        rows += measure(broker_or_none, name, shape, number, shelves[name, shape])
     settings = {
         "warm_up_seconds": warm_up_seconds,
         "records": {shape.label: shape.records for shape in shapes(plan)},
@@ -69,21 +74,39 @@ def _warm_up(broker: Broker, all_shapes: list[Shape], seconds: float) -> None:
             measure(broker, "", shape, 0)
 
 
-def measure(broker: Broker, name: str, shape: Shape, number: int) -> list[Row]:
-    """One round of one server: all records in, and all of them out again."""
+def _shelf(stack: contextlib.ExitStack, broker: Broker, shape: Shape) -> str:
+    """A topic to consume from, in every round the same.
+
+    A server that acknowledges faster gets its producer's records in smaller batches, and would have its consumer pay for
+    that.
+    """
+    topic = stack.enter_context(new_topic(broker, shape.partitions))
+    run_client("produce", **_options(broker, topic, shape), full_batches=True)
+    return topic
+
+
+def measure(broker: Broker, name: str, shape: Shape, number: int, shelf: str | None = None) -> list[Row]:
+    """One round of one server: all records into a new topic, and as many out of the shelf, or else of the new topic."""
     with new_topic(broker, shape.partitions) as topic:
         settle()
-        options = {
-            "bootstrap": broker.bootstrap,
-            "topic": topic,
-            "partitions": shape.partitions,
-            "records": shape.records,
-            "record_bytes": shape.record_bytes,
-            "server_pid": broker.pid,
-        }
-        return [
-            Row(f"{what}, {shape.label}", name, number, run_client(what, **options)) for what in ("produce", "consume")
-        ]
+        produced = run_client("produce", **_options(broker, topic, shape))
+        settle()
+        consumed = run_client("consume", **_options(broker, shelf or topic, shape))
+    return [
+        Row(f"produce, {shape.label}", name, number, produced),
+        Row(f"consume, {shape.label}", name, number, consumed),
+    ]
+
+
+def _options(broker: Broker, topic: str, shape: Shape) -> dict[str, Any]:
+    return {
+        "bootstrap": broker.bootstrap,
+        "topic": topic,
+        "partitions": shape.partitions,
+        "records": shape.records,
+        "record_bytes": shape.record_bytes,
+        "server_pid": broker.pid,
+    }
 
 
 def _mock(shape: Shape, number: int) -> list[Row]:
@@ -158,8 +181,9 @@ def _method(result: Result) -> str:
         f" librdkafka's defaults. Records in a round: {records}. A new topic for every round; before it, what is dirty"
         " is written to the disk. Both servers first served the same load for"
         f" {settings['warm_up_seconds']} s each, uncounted, so that Kafka's JVM has compiled its way through it. What"
-        " is consumed was produced just before and lies in the page cache. CPU is in seconds per million records, of"
-        " the server's process and of the client's. The limit is who was at work all the time: the client or the server"
+        " is consumed lies in the page cache in full batches, the same in every round and on both servers: a server"
+        " that acknowledges faster gets smaller batches, and its consumer would pay for that. CPU is in seconds"
+        " per million records, of the server's process and of the client's. The limit is who was at work all the time: the client or the server"
         " when it kept a core busy, the machine when all cores were, neither when both waited in between. “Client"
         " alone” is the same producer against librdkafka's mock of a broker, inside its own process, which stores"
         " nothing: about what this client can do at all."

@@ -7,6 +7,7 @@ the point of writing it. It can also hold back the reading of the journal, to sh
 from __future__ import annotations
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import signal
@@ -48,6 +49,13 @@ class KillAt:
 
 
 @dataclass(frozen=True)
+class FailAt:
+    """The next record of this kind (the class name of its key) finds a full disk."""
+
+    record: str
+
+
+@dataclass(frozen=True)
 class Gate:
     """From this partition of the journal on, nothing is read before the test says so."""
 
@@ -83,6 +91,24 @@ def _arm_record(key: str, point: str) -> None:
     GroupJournal.append = append  # type: ignore[method-assign]  # in this child only
 
 
+def _arm_failure(key: str) -> None:
+    original = GroupJournal.append
+
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def append(self: GroupJournal, group_id: str, records: Sequence[Record], now_ms: int) -> Partition:
+        if type(records[0][0]).__name__ == key:
+            disk.fault = full
+            GroupJournal.append = original  # type: ignore[method-assign]  # once is enough
+        try:
+            return original(self, group_id, records, now_ms)
+        finally:
+            disk.fault = None
+
+    GroupJournal.append = append  # type: ignore[method-assign]  # in this child only
+
+
 def _close(gate: Gate, opened: threading.Event) -> None:
     original = GroupJournal.replay
 
@@ -107,6 +133,8 @@ async def _serve(data: str, settings: Mapping[str, str], parent: Connection, ope
             return
         if isinstance(wish, KillAt):
             _arm_event(wish.event) if wish.event else _arm_record(wish.record or "", wish.point)
+        elif isinstance(wish, FailAt):
+            _arm_failure(wish.record)
         else:
             opened.set()
         parent.send("done")
@@ -151,7 +179,7 @@ class GroupBroker:
         """For a broker that takes the place of this one, where its clients look for it."""
         return {"listeners": f"PLAINTEXT://{self.bootstrap}"}
 
-    def arm(self, kill: KillAt) -> None:
+    def arm(self, kill: KillAt | FailAt) -> None:
         self._say(kill)
 
     def open_gate(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import kafka.errors
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
@@ -49,12 +49,14 @@ class ConfluentAdmin:
     name = "confluent-kafka"
 
     def states(self, bootstrap: str) -> dict[str, str]:
-        listed = _confluent(bootstrap).list_consumer_groups(request_timeout=DEADLINE_S).result()
+        admin = _confluent(bootstrap)
+        listed = admin.list_consumer_groups(request_timeout=DEADLINE_S).result(DEADLINE_S)
         assert not listed.errors, listed.errors
         return {group.group_id: _plain(group.state.name) for group in listed.valid}
 
     def describe(self, bootstrap: str, group: str) -> DescribedGroup:
-        found = _confluent(bootstrap).describe_consumer_groups([group])[group].result(DEADLINE_S)
+        admin = _confluent(bootstrap)
+        found = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
         members = frozenset(
             DescribedMember(
                 member.group_instance_id,
@@ -67,18 +69,23 @@ class ConfluentAdmin:
         return DescribedGroup(_plain(found.state.name), found.partition_assignor, members)
 
     def offsets(self, bootstrap: str, group: str, topic: str) -> dict[int, int]:
+        admin = _confluent(bootstrap)
         asked = ConsumerGroupTopicPartitions(group)
-        found = _confluent(bootstrap).list_consumer_group_offsets([asked])[group].result(DEADLINE_S)
+        found = admin.list_consumer_group_offsets([asked])[group].result(DEADLINE_S)
         return {at.partition: at.offset for at in found.topic_partitions if at.topic == topic}
 
     def alter_offsets(self, bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        admin = _confluent(bootstrap)
         asked = ConsumerGroupTopicPartitions(group, wanted)
-        done = _confluent(bootstrap).alter_consumer_group_offsets([asked])[group].result(DEADLINE_S)
-        assert all(at.error is None for at in done.topic_partitions), done.topic_partitions
+        done = admin.alter_consumer_group_offsets([asked])[group].result(DEADLINE_S)
+        for at in done.topic_partitions:
+            if at.error is not None:
+                raise KafkaException(at.error)
 
     def delete(self, bootstrap: str, group: str) -> None:
-        _confluent(bootstrap).delete_consumer_groups([group])[group].result(DEADLINE_S)
+        admin = _confluent(bootstrap)
+        admin.delete_consumer_groups([group])[group].result(DEADLINE_S)
 
 
 class KafkaPythonAdmin:
@@ -141,6 +148,7 @@ def _raise_first(results: Any) -> None:
 
 
 def _confluent(bootstrap: str) -> AdminClient:
+    """To be held until its futures are done: they stay open for ever when it goes before."""
     return AdminClient({"bootstrap.servers": bootstrap})
 
 

@@ -20,8 +20,9 @@ const range = ({ cluster }) => ({
       const partitions = cluster.findTopicPartitionMetadata(topic).map(({ partitionId }) => partitionId)
       partitions.sort((a, b) => a - b)
       const least = Math.floor(partitions.length / ids.length)
+      const withOneMore = partitions.length % ids.length
       ids.forEach((id, index) => {
-        const more = index < partitions.length % ids.length ? 1 : 0
+        const more = index < withOneMore ? 1 : 0
         assignment[id][topic] = partitions.splice(0, least + more)
       })
     }
@@ -49,6 +50,7 @@ const consumer = kafka.consumer({
   sessionTimeout: config.session_timeout_ms,
   heartbeatInterval: config.heartbeat_interval_ms,
   metadataMaxAge: config.metadata_max_age_ms,
+  maxWaitTimeInMs: 200, // it hears of a rebalance only between two fetches
 })
 
 let held = []

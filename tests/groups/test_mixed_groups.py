@@ -17,6 +17,7 @@ from tests.groups.members import (
 from tests.groups.world import await_committed, make_topic, produce
 
 PYTHON_CLIENTS: list[GroupClient] = [CONFLUENT, KAFKA_PYTHON, AIOKAFKA]
+ALL_CLIENTS: list[GroupClient] = [JAVA, KAFKAJS, *PYTHON_CLIENTS]
 PARTITIONS = 10
 
 
@@ -93,7 +94,7 @@ def test_all_clients_in_one_group(
     server: Server, start_member: StartMember, group: str, topic_name: str, leader: GroupClient
 ) -> None:
     make_topic(server, topic_name, PARTITIONS)
-    others = [client for client in [JAVA, KAFKAJS, *PYTHON_CLIENTS] if client is not leader]
+    others = [client for client in ALL_CLIENTS if client is not leader]
     share_and_consume(server, start_member, [leader, *others], group, topic_name)
 
 

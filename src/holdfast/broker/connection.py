@@ -22,6 +22,7 @@ from holdfast.broker.dispatch import HANDLERS, NO_REPLY, Disconnect, Encoded, Ha
 from holdfast.broker.framing import SCRATCH_BYTES, FrameReader
 from holdfast.broker.outbox import Outbox
 from holdfast.wire.apis.api_versions import API_VERSIONS
+from holdfast.wire.apis.fetch import FETCH
 from holdfast.wire.errors import WireError
 from holdfast.wire.headers import decode_request_header
 from holdfast.wire.message import decoder, encoder
@@ -110,12 +111,14 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._broker.clock.coarse
         self.received_bytes += nbytes
         reader, waiting = self._reader, self._waiting
-        frames = reader.received(nbytes)
-        if len(frames) == 1 and not waiting and self._parked is None and not self._outbox.blocked:
-            # The usual case, on the shortest way.
-            self._serve(frames[0])
+        frame = reader.whole(nbytes)
+        if frame is not None and not waiting and self._parked is None and not self._outbox.blocked:
+            # The usual case, on the shortest way: one request, and nothing before it.
+            self._serve(frame)
             self._outbox.flush()
-        elif frames:
+            return
+        frames = reader.received(nbytes)
+        if frames:
             waiting.extend(frames)
             self._serve_waiting()
         if waiting or reader.starved or reader.broken:
@@ -223,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             body = response.body
             size = len(body) + (5 if flexible else 4)
             start = _frame_start_flexible(size, correlation_id, 0) if flexible else _frame_start(size, correlation_id)
-            self._outbox.add([start + body], size + 4)
+            self._send(start + body)
             return
         if response is NO_REPLY:
             return
@@ -231,7 +234,16 @@ class Connection(asyncio.BufferedProtocol):
         encoder(type(response), version)(response, parts)
         size = sum(map(len, parts)) + (5 if flexible else 4)
         parts[0] = _frame_start_flexible(size, correlation_id, 0) if flexible else _frame_start(size, correlation_id)
-        self._outbox.add(parts, size + 4)
+        if api is FETCH:
+            self._outbox.add(parts, size + 4)  # with records that stay in their files
+        else:
+            self._send(b"".join(parts))
+
+    def _send(self, reply: bytes) -> None:
+        if self._waiting:
+            self._outbox.add([reply], len(reply))  # with the replies to those behind it
+        else:
+            self._outbox.send(reply)
 
     # -- flow ----------------------------------------------------------------------------------------------------------
 

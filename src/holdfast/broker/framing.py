@@ -67,6 +67,17 @@ class FrameReader:
         # While others wait for memory, a frame that turns out to be large must not bring much without any.
         return self._crowded_scratch if self._pool.crowded else self._scratch
 
+    def whole(self, count: int) -> bytes | None:
+        """The usual case: the `count` bytes that were put into `buffer()` are exactly one frame.
+
+        Else None, and they are still to be taken by `received`.
+        """
+        if count < 8 or self._frame is not None or self._partial:
+            return None
+        if _length(self._scratch)[0] != count - 4 or count - 4 > self._limit:
+            return None
+        return bytes(self._scratch[4:count])
+
     def received(self, count: int) -> list[bytes | bytearray]:
         """Takes the `count` bytes that were put into `buffer()`; returns the frames they complete.
 

@@ -62,6 +62,24 @@ class Outbox:
         self._queue.extend(parts)
         self.queued_bytes += size
 
+    def send(self, data: bytes) -> None:
+        """A whole reply, at once: the usual case, on the shortest way."""
+        if self.blocked or self._queue:
+            self._queue.append(data)
+            self.queued_bytes += len(data)
+            return
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.close()
+            self._on_failed(error)
+            return
+        if sent < len(data):
+            self._queue.append(memoryview(data)[sent:])
+            self.flush()
+
     def flush(self) -> None:
         """Writes as much as the socket takes, and goes on by itself when it takes more."""
         queue = self._queue
@@ -69,13 +87,6 @@ class Outbox:
             return
         self.queued_bytes = 0
         try:
-            if len(queue) == 1 and type(queue[0]) is bytes:
-                # The usual case, on the shortest way.
-                sent = self._send(queue[0])
-                if sent == len(queue[0]):
-                    queue.clear()
-                    return
-                queue[0] = memoryview(queue[0])[sent:]
             self._write()
         except BlockingIOError:
             self.blocked = True
@@ -100,10 +111,12 @@ class Outbox:
 
     def _write(self) -> None:
         queue = self._queue
+        budget = SENDFILE_BYTES
         while queue:
             part = queue.popleft()
             if isinstance(part, FileRegion):
-                self._write_region(part)
+                self._write_region(part, budget)
+                budget -= part.length
             else:
                 self._write_bytes(part)
 
@@ -125,10 +138,9 @@ class Outbox:
         if sent < len(part):
             queue.appendleft(memoryview(part)[sent:])
 
-    def _write_region(self, region: FileRegion) -> None:
+    def _write_region(self, region: FileRegion, budget: int) -> None:
         position, left = region.position, region.length
         target = self._socket.fileno()
-        budget = SENDFILE_BYTES
         try:
             while left:
                 if budget <= 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
@@ -45,6 +46,10 @@ class RecordSpan(NamedTuple):
     end: int
 
 
+# Half the time of a call by position, and there is one for each record.
+_span = partial(tuple.__new__, RecordSpan)
+
+
 def unpack(batch: Buffer, header: BatchHeader) -> bytes:
     """The bytes of a batch's records."""
     return bytes(decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size]))
@@ -53,26 +58,30 @@ def unpack(batch: Buffer, header: BatchHeader) -> bytes:
 def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
     """All records of a batch, or :class:`~holdfast.wire.errors.WireError`."""
     spans: list[RecordSpan] = []
-    end = 0
+    last_offset_delta, size, end = header.last_offset_delta, len(records), 0
     try:
         for _ in range(header.record_count):
             start = end
             length, position = _varint(records, start)
             end = position + length
-            if length < 1 or end > len(records):
+            if length < 1 or end > size:
                 raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
             timestamp_delta, position = _varint(records, position + 1)  # one byte of attributes, unused
             offset_delta, position = _varint(records, position)
             key_length, position = _varint(records, position)
-            key = None if key_length < 0 else records[position : position + key_length]
-            value_length, position = _varint(records, position + max(key_length, 0))
-            if position + max(value_length, 0) > end or not 0 <= offset_delta <= header.last_offset_delta:
+            key = None
+            if key_length >= 0:
+                key = records[position : position + key_length]
+                position += key_length
+            value_length, position = _varint(records, position)
+            value_end = position + value_length if value_length > 0 else position
+            if value_end > end or not 0 <= offset_delta <= last_offset_delta:
                 raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
-            spans.append(RecordSpan(offset_delta, timestamp_delta, key, value_length >= 0, start, end))
+            spans.append(_span((offset_delta, timestamp_delta, key, value_length >= 0, start, end)))
     except IndexError:
         raise BatchError(BatchFault.INVALID_RECORD, "the records end in the middle of one") from None
-    if end != len(records):
-        raise BatchError(BatchFault.INVALID_RECORD, f"{len(records) - end} bytes after the last record")
+    if end != size:
+        raise BatchError(BatchFault.INVALID_RECORD, f"{size - end} bytes after the last record")
     return spans
 
 
@@ -133,6 +142,10 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     position += 1
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position
+    second = data[position]
+    if second < 0x80:
+        raw = byte & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), position + 1
     raw = byte & 0x7F
     for shift in range(7, 70, 7):
         byte = data[position]

@@ -1,0 +1,248 @@
+"""The ledger: whatever happens to a group is told with its cause and its member, for any consumer to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from holdfast.coordinator.ledger import LEDGER_TOPIC, EventKind
+from holdfast.wire.apis.leave_group import MemberIdentity
+from tests.broker.group_broker import FailAt, GroupBroker
+from tests.broker.group_members import (
+    WireMember,
+    delete_group,
+    described,
+    form,
+    partitions,
+    share_out,
+    wait_for_ledger,
+    wait_for_state,
+    wait_until_loaded,
+)
+from tests.broker.wire_client import WireClient
+from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
+
+GROUP = "story"
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "200",
+    "offsets.topic.num.partitions": "2",
+}
+NONE, FENCED_INSTANCE_ID, NOT_COORDINATOR = 0, 82, 16
+
+Told = dict[str, Any]
+Started = HoldfastBroker | GroupBroker
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[HoldfastBroker]:
+    with HoldfastBroker(SETTINGS, directory=tmp_path) as started:
+        with WireClient(started.address) as client:
+            client.create_topic("orders", partitions=4)
+        yield started
+
+
+def ledger(broker: Started) -> list[Told]:
+    """All of it, as a plain consumer without a group reads it."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(LEDGER_TOPIC, 0, 0)])
+    events: list[Told] = []
+
+    def read_to_the_end() -> bool:
+        for message in consumer.consume(500, timeout=0.1):
+            failure = message.error()
+            if failure is not None:
+                assert failure.code() == KafkaError._PARTITION_EOF, failure
+                return True
+            value, key = message.value(), message.key()
+            assert isinstance(value, bytes)
+            assert isinstance(key, bytes)
+            event = json.loads(value)
+            assert event["group_id"] == key.decode()
+            events.append(event)
+        return False
+
+    try:
+        eventually(read_to_the_end, "the end of the ledger")
+    finally:
+        consumer.close()
+    return events
+
+
+def of(broker: Started, kind: EventKind) -> list[Told]:
+    return [event for event in ledger(broker) if event["kind"] == kind]
+
+
+def the(broker: Started, kind: EventKind) -> Told:
+    (event,) = of(broker, kind)
+    return event
+
+
+def who(event: Told) -> tuple[Any, Any, Any, Any]:
+    return event["member_id"], event.get("instance_id"), event["client_id"], event["client_host"]
+
+
+def known_as(member: WireMember) -> tuple[Any, Any, Any, Any]:
+    return member.member_id, member.instance_id, "holdfast-tests", "/127.0.0.1"
+
+
+# -- the story ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_formed_and_shares_out_its_work(broker: HoldfastBroker) -> None:
+    leader, follower = WireMember(broker.address, GROUP, "a"), WireMember(broker.address, GROUP)
+    form(leader, follower)
+    share_out(leader, follower)
+
+    first, second = of(broker, EventKind.REBALANCE_STARTED)
+    assert (first["cause"], first["instance_id"], first["generation"]) == ("a new member joined", "a", 0)
+    assert (second["cause"], who(second), second["generation"]) == ("a new member joined", known_as(follower), 1)
+    _, formed = of(broker, EventKind.GENERATION_FORMED)
+    assert (formed["generation"], formed["previous_generation"], formed["members"]) == (2, 1, 2)
+    assert (formed["cause"], who(formed)) == ("protocol range", known_as(leader))
+    assigned = the(broker, EventKind.ASSIGNED)
+    assert (assigned["generation"], assigned["members"], who(assigned)) == (2, 2, known_as(leader))
+    assert (assigned["stood_still_ms"] >= 0, assigned["moved_partitions"]) == (True, 0)
+
+
+def test_moved_partitions_are_counted_and_the_clients_reason_is_told(broker: HoldfastBroker) -> None:
+    leader, follower = WireMember(broker.address, GROUP), WireMember(broker.address, GROUP)
+    form(leader, follower)
+    leader.send_sync({leader.member_id: partitions(0, 1, 2), follower.member_id: partitions(3)})
+    assert leader.synced().error_code == NONE
+
+    # when the leader rejoins, says why, and hands two partitions over
+    leader.send(leader.join_request(reason="rejoins for a test"), 9)
+    wait_for_state(follower, GROUP, "PreparingRebalance")
+    follower.send_join()
+    assert (leader.joined().error_code, follower.joined().error_code) == (NONE, NONE)
+    leader.sync({leader.member_id: partitions(0), follower.member_id: partitions(1, 2, 3)})
+
+    started = of(broker, EventKind.REBALANCE_STARTED)[-1]
+    assert (started["cause"], started["reason"]) == ("the leader rejoined", "rejoins for a test")
+    assert of(broker, EventKind.ASSIGNED)[-1]["moved_partitions"] == 2
+
+
+def test_a_static_member_restarts_and_its_other_self_is_fenced(broker: HoldfastBroker) -> None:
+    old = WireMember(broker.address, GROUP, "a")
+    form(old)
+    share_out(old)
+    restarted = WireMember(broker.address, GROUP, "a")
+    restarted.join()
+    assert old.heartbeat() == FENCED_INSTANCE_ID
+
+    rejoined = the(broker, EventKind.STATIC_REJOINED)
+    assert (who(rejoined), rejoined["cause"], rejoined["generation"]) == (known_as(restarted), "no rebalance", 1)
+    fenced = the(broker, EventKind.FENCED)
+    assert (who(fenced), fenced["generation"]) == (known_as(old), 1)
+    assert fenced["cause"] == "the instance id is held under another member id"
+    assert len(of(broker, EventKind.REBALANCE_STARTED)) == 1, "the first, and none for the restart"
+
+
+def test_members_leave_the_group_becomes_empty_and_is_deleted(broker: HoldfastBroker) -> None:
+    static, dynamic = WireMember(broker.address, GROUP, "a"), WireMember(broker.address, GROUP)
+    form(static, dynamic)
+    share_out(static, dynamic)
+    dynamic.leave(MemberIdentity(dynamic.member_id, None, "closes"))
+    WireMember(broker.address, GROUP).leave(MemberIdentity("", "a", "host replaced"))
+    wait_for_state(dynamic, GROUP, "Empty")
+    assert delete_group(dynamic, GROUP) == NONE
+
+    itself, removed = of(broker, EventKind.MEMBER_LEFT)
+    assert (who(itself), itself["cause"], itself["reason"]) == (known_as(dynamic), "it left", "closes")
+    assert (who(removed), removed["reason"]) == (known_as(static), "host replaced")
+    assert removed["cause"] == "removed by holdfast-tests from /127.0.0.1"
+    empty = the(broker, EventKind.BECAME_EMPTY)
+    assert (empty["cause"], empty["members"], empty["generation"]) == ("the last member is gone", 0, 3)
+    deleted = the(broker, EventKind.DELETED)
+    assert (deleted["cause"], deleted["generation"]) == ("deleted by request", 3)
+
+
+def test_a_silent_member_and_one_that_does_not_rejoin(broker: HoldfastBroker) -> None:
+    silent = WireMember(broker.address, GROUP)
+    silent.take_id()
+    silent.send(silent.join_request(session_timeout_ms=200), 9)
+    silent.joined()
+    wait_for_state(silent, GROUP, "Empty")
+
+    expired = the(broker, EventKind.SESSION_EXPIRED)
+    assert (who(expired), expired["cause"]) == (known_as(silent), "silent for longer than its session of 200 ms")
+
+    # and one that heartbeats, but does not come to the next generation
+    slow, quick = WireMember(broker.address, GROUP), WireMember(broker.address, GROUP)
+    slow.take_id()
+    slow.send(slow.join_request(rebalance_timeout_ms=300), 9)
+    slow.joined()
+    quick.take_id()
+    quick.send(quick.join_request(rebalance_timeout_ms=300), 9)
+    assert quick.joined().error_code == NONE
+
+    dropped = of(broker, EventKind.DROPPED)[0]
+    assert (who(dropped), dropped["cause"]) == (known_as(slow), "did not rejoin in time")
+
+
+def test_one_that_joins_and_does_not_sync(broker: HoldfastBroker) -> None:
+    with WireMember(broker.address, GROUP) as member:
+        member.take_id()
+        member.send(member.join_request(rebalance_timeout_ms=300), 9)
+        member.joined()
+        wait_for_state(member, GROUP, "Empty")
+
+        dropped = the(broker, EventKind.DROPPED)
+        assert (who(dropped), dropped["cause"]) == (known_as(member), "joined but did not sync in time")
+
+
+@pytest.mark.parametrize("record", ["GenerationKey", "GroupMetadataKey"])
+def test_what_could_not_be_stored_is_told_and_undone(record: str, tmp_path: Path) -> None:
+    with GroupBroker(tmp_path / "data") as broker, WireMember(broker.address, GROUP, "a") as member:
+        member.join()
+        wait_for_ledger(member)
+        broker.arm(FailAt(record))
+        if record == "GenerationKey":
+            other = WireMember(broker.address, GROUP, "b")
+            other.send_join()
+            wait_for_state(WireClient(broker.address), GROUP, "PreparingRebalance")
+            member.send_join()
+            assert {member.joined().error_code, other.joined().error_code} == {NOT_COORDINATOR}
+            other.send_join()
+            member.send_join()
+            assert (other.joined().error_code, member.joined().generation_id) == (NONE, 2)
+            cause = "the generation could not be stored: NOT_COORDINATOR"
+        else:
+            assert member.sync({member.member_id: partitions(0)}).error_code == NOT_COORDINATOR
+            assert member.join().generation_id == 2
+            cause = "the assignment was not stored: NOT_COORDINATOR"
+
+        assert the(broker, EventKind.STORE_FAILED)["cause"] == cause
+
+
+def test_generations_never_go_back_also_not_over_kills_and_deletions(broker: HoldfastBroker) -> None:
+    for turn in range(4):
+        with WireMember(broker.address, GROUP, "a") as member:
+            wait_until_loaded(member)
+            member.join()
+            wait_for_ledger(member)
+            assert member.sync({member.member_id: partitions(0)}).error_code == NONE
+            if turn == 1:
+                member.leave()
+                wait_for_state(member, GROUP, "Empty")
+                assert delete_group(member, GROUP) == NONE
+            if turn == 2:
+                member.join()  # killed between join and sync
+        broker.kill()
+        broker.start()
+
+    with WireClient(broker.address) as client:
+        wait_until_loaded(client)
+        assert described(client, GROUP).group_state in ("Stable", "CompletingRebalance")
+    generations = [event["generation"] for event in ledger(broker) if event["group_id"] == GROUP]
+    assert generations == sorted(generations)
+    assert len(set(generations)) >= 4, "they advance: else this shows nothing"
+    formed = [event["generation"] for event in of(broker, EventKind.GENERATION_FORMED)]
+    assert len(set(formed)) == len(formed), "none is given twice"

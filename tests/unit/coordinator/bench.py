@@ -1,0 +1,397 @@
+"""A coordinator on the bench: a clock that is moved by hand and a journal that is a list.
+
+    bench = Bench()
+    handle = bench.join(instance="A")       # a handle; its reply is None while the request is parked
+    bench.advance(200)                      # time passes, timers fire
+    assert handle.code == ErrorCode.NONE
+
+After every command the bench checks what must always hold: no ticket is answered twice, every answer can be written in
+the version that was asked, and the counters equal a recount.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from holdfast.coordinator.context import GroupConfig
+from holdfast.coordinator.coordinator import GroupCoordinator
+from holdfast.coordinator.effects import Append, Effects
+from holdfast.coordinator.group import Group
+from holdfast.coordinator.ledger import Event, EventKind
+from holdfast.coordinator.members import Client
+from holdfast.coordinator.offsets import Commit, TopicPartition
+from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, STABLE
+from holdfast.wire.apis.describe_groups import DescribedGroup
+from holdfast.wire.apis.heartbeat import HeartbeatRequest
+from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import OffsetCommitValue, decode_record, encode_key, encode_value, partition_for
+from holdfast.wire.message import encode
+
+GROUP: Final = "g"
+DELAY_MS: Final = 200
+MIN_SESSION_MS: Final = 100
+SESSION_MS: Final = 3_000
+REBALANCE_MS: Final = 1_500
+RETENTION_MS: Final = 100_000
+RANGE_AND_ROUNDROBIN: Final = ("range", "roundrobin")
+STORAGE_FAILED: Final = ErrorCode.NOT_COORDINATOR
+
+
+class Handle:
+    """A request and, once there is one, its answer."""
+
+    def __init__(self, what: str, api_version: int | None = None) -> None:
+        self.what = what
+        self.api_version = api_version
+        self.reply: Any = None
+
+    def answer(self, reply: Any) -> None:
+        assert self.reply is None, f"{self.what} was answered twice: {self.reply}, then {reply}"
+        assert reply is not None
+        if self.api_version is not None:
+            encode(reply, self.api_version)
+        self.reply = reply
+
+    @property
+    def parked(self) -> bool:
+        return self.reply is None
+
+    @property
+    def code(self) -> ErrorCode:
+        assert self.reply is not None, f"{self.what} is not answered yet"
+        return ErrorCode(self.reply.error_code)
+
+    @property
+    def codes(self) -> list[ErrorCode]:
+        """The results of a LeaveGroup's entries, or of a commit's partitions."""
+        if isinstance(self.reply, dict):
+            return [ErrorCode(code) for code in self.reply.values()]
+        return [ErrorCode(member.error_code) for member in self.reply.members]
+
+    @property
+    def member_id(self) -> str:
+        return str(self.reply.member_id)
+
+    @property
+    def generation(self) -> int:
+        return int(self.reply.generation_id)
+
+    def __repr__(self) -> str:
+        return f"{self.what} -> {self.reply}"
+
+
+class Bench:
+    def __init__(
+        self,
+        *,
+        max_size: int = 2**31 - 1,
+        delay_ms: int = DELAY_MS,
+        metadata_max_chars: int = 4_096,
+        partition_count: int = 50,
+        checked: bool = True,
+    ) -> None:
+        self.config = GroupConfig(
+            min_session_timeout_ms=MIN_SESSION_MS,
+            initial_rebalance_delay_ms=delay_ms,
+            max_size=max_size,
+            offset_metadata_max_chars=metadata_max_chars,
+            offsets_retention_ms=RETENTION_MS,
+        )
+        self.now = 1_000_000
+        self.journal: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        self.events: list[Event] = []
+        self.held: list[Append] = []
+        self._partition_count = partition_count
+        self._checked = checked
+        self._failures: list[ErrorCode] = []
+        self._holding = False
+        self._fresh = itertools.count(1)
+        self.coordinator = GroupCoordinator(self.config, partition_count)
+
+    # -- the journal ---------------------------------------------------------------------------------------------------
+
+    def fail_appends(self, code: ErrorCode = STORAGE_FAILED, *, count: int = 1, after: int = 0) -> None:
+        """Lets the next `count` appends fail, once `after` more have gone well."""
+        self._failures = [ErrorCode.NONE] * after + [code] * count
+
+    def hold(self) -> None:
+        """Appends wait from now on, as they do for the disk with flush=always."""
+        self._holding = True
+
+    def release(self) -> None:
+        """All that was held is stored, and nothing is held any more."""
+        self._holding = False
+        while self.held:
+            self._store(self.held.pop(0))
+
+    def release_one(self) -> None:
+        self._store(self.held.pop(0))
+
+    def restart(self, *, only_load: bool = False) -> None:
+        """kill -9: what is parked is lost, what was stored is read back."""
+        self.held.clear()
+        self._failures.clear()
+        self._holding = False
+        self.coordinator = GroupCoordinator(self.config, self._partition_count)
+        self.coordinator.begin_loading(range(self._partition_count))
+        if not only_load:
+            self.finish_loading()
+
+    def finish_loading(self) -> None:
+        for partition in range(self._partition_count):
+            for key, value in self.journal.get(partition, ()):
+                decoded = decode_record(key, value)
+                assert decoded is not None
+                self.coordinator.load_record(*decoded)
+            self._perform(self.coordinator.finish_loading(partition, self.now))
+
+    def compact(self, *, keep_tombstones: bool = True) -> None:
+        """As the log cleaner: the last record of every key, in order."""
+        for partition, records in self.journal.items():
+            last = {key: index for index, (key, _) in enumerate(records)}
+            self.journal[partition] = [
+                (key, value)
+                for index, (key, value) in enumerate(records)
+                if last[key] == index and (keep_tombstones or value is not None)
+            ]
+
+    def _perform(self, effects: Effects) -> None:
+        for handle, reply in effects.replies:
+            assert isinstance(handle, Handle)
+            handle.answer(reply)
+        self.events.extend(effects.events)
+        for append in effects.appends:
+            if self._holding:
+                self.held.append(append)
+            else:
+                self._store(append)
+        if self._checked:
+            self._check()
+
+    def _store(self, append: Append) -> None:
+        code = self._failures.pop(0) if self._failures else ErrorCode.NONE
+        if code is not ErrorCode.NONE:
+            self._perform(self.coordinator.append_failed(append, code, self.now))
+            return
+        partition = self.journal.setdefault(partition_for(append.group_id, self._partition_count), [])
+        for key, value in append.records:
+            partition.append((encode_key(key), None if value is None else encode_value(value)))
+        self._perform(self.coordinator.append_done(append, self.now))
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def advance(self, ms: int) -> None:
+        end = self.now + ms
+        for _ in range(100_000):
+            deadline = self.coordinator.next_deadline_ms()
+            if deadline is None or deadline > end:
+                self.now = end
+                return
+            self.now = max(self.now, deadline)
+            self._perform(self.coordinator.fire_timers(self.now))
+        raise AssertionError("the timers do not come to rest")
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        version: int = 9,
+        protocols: Sequence[str] = RANGE_AND_ROUNDROBIN,
+        metadata: bytes = b"metadata",
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        group: str = GROUP,
+        client: Client | None = None,
+    ) -> Handle:
+        handle = Handle(f"JoinGroup v{version} {member_id!r} {instance!r}", version)
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms if version >= 1 else -1,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name, metadata) for name in protocols],
+        )
+        fresh_id = f"{next(self._fresh):08d}"
+        client = client or Client("cid", "/127.0.0.1")
+        self._perform(self.coordinator.join_group(request, version, client, handle, fresh_id, self.now))
+        return handle
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        version: int = 5,
+        protocol_type: str | None = "consumer",
+        protocol_name: str | None = "range",
+        group: str = GROUP,
+    ) -> Handle:
+        handle = Handle(f"SyncGroup v{version} {member_id!r} {instance!r}", version)
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type if version >= 5 else None,
+            protocol_name=protocol_name if version >= 5 else None,
+            assignments=[SyncGroupRequestAssignment(*item) for item in (assignments or {}).items()],
+        )
+        self._perform(self.coordinator.sync_group(request, version, Client("cid", "/127.0.0.1"), handle, self.now))
+        return handle
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP
+    ) -> ErrorCode:
+        """The answer at once; for heartbeats while the journal is slow see `heartbeat_later`."""
+        return self.heartbeat_later(member_id, generation, instance=instance, group=group).code
+
+    def heartbeat_later(
+        self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP
+    ) -> Handle:
+        handle = Handle(f"Heartbeat {member_id!r} {instance!r}", 4)
+        request = HeartbeatRequest(group, generation, member_id, instance)
+        self._perform(self.coordinator.heartbeat(request, Client("cid", "/127.0.0.1"), handle, self.now))
+        return handle
+
+    def leave(self, *entries: tuple[str, str | None], version: int = 5, group: str = GROUP) -> Handle:
+        handle = Handle(f"LeaveGroup v{version} {entries}", version)
+        if version >= 3:
+            request = LeaveGroupRequest(group, "", [MemberIdentity(*entry) for entry in entries])
+        else:
+            request = LeaveGroupRequest(group, entries[0][0])
+        self._perform(self.coordinator.leave_group(request, version, Client("cid", "/127.0.0.1"), handle, self.now))
+        return handle
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetCommitValue],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        version: int = 9,
+        group: str = GROUP,
+    ) -> Handle:
+        handle = Handle(f"OffsetCommit v{version} {member_id!r} {instance!r}")
+        values = [
+            (key, value if isinstance(value, OffsetCommitValue) else self.offset(value))
+            for key, value in offsets.items()
+        ]
+        command = Commit(group, generation, member_id, instance, Client("cid", "/127.0.0.1"), handle, values)
+        self._perform(self.coordinator.commit_offsets(command, version, self.now))
+        return handle
+
+    def offset(
+        self, offset: int, metadata: str = "", *, leader_epoch: int = -1, expires_ms: int = -1
+    ) -> OffsetCommitValue:
+        return OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=self.now,
+            expire_timestamp=expires_ms,
+        )
+
+    def fetch(self, group: str = GROUP) -> dict[TopicPartition, int]:
+        code, offsets = self.fetch_later(group).reply
+        assert code is ErrorCode.NONE
+        return {key: value.offset for key, value in offsets.items()}
+
+    def fetch_later(self, group: str = GROUP) -> Handle:
+        handle = Handle("OffsetFetch")
+        self._perform(self.coordinator.fetch_offsets(group, handle, self.now))
+        return handle
+
+    def delete_offsets(self, *wanted: TopicPartition, group: str = GROUP) -> Handle:
+        handle = Handle("OffsetDelete")
+        self._perform(self.coordinator.delete_offsets(group, wanted, handle, self.now))
+        return handle
+
+    def delete(self, group: str = GROUP) -> ErrorCode:
+        return ErrorCode(self.delete_later(group).reply)
+
+    def delete_later(self, group: str = GROUP) -> Handle:
+        handle = Handle("DeleteGroups")
+        self._perform(self.coordinator.delete_group(group, handle, self.now))
+        return handle
+
+    def sweep(self) -> None:
+        self._perform(self.coordinator.expire_offsets(self.now))
+
+    def topics_deleted(self, *names: str) -> None:
+        self._perform(self.coordinator.topics_deleted(names, self.now))
+
+    def topic_grew(self, name: str) -> None:
+        self._perform(self.coordinator.topic_grew(name, self.now))
+
+    # -- looking at it -------------------------------------------------------------------------------------------------
+
+    def describe(self, group: str = GROUP, version: int = 5) -> DescribedGroup:
+        return self.coordinator.describe_group(group, version)
+
+    def state(self, group: str = GROUP) -> str:
+        return self.describe(group).group_state
+
+    def generation(self, group: str = GROUP) -> int:
+        return self.group(group).generation
+
+    def group(self, group: str = GROUP) -> Group:
+        return self.coordinator._groups[group]
+
+    def groups(self) -> Iterable[Group]:
+        return self.coordinator._groups.values()
+
+    def told(self, kind: EventKind) -> list[Event]:
+        return [event for event in self.events if event.kind is kind]
+
+    @property
+    def queued_timers(self) -> int:
+        return len(self.coordinator._ctx.timers._heap)
+
+    # -- what must always hold -----------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        for group in self.groups():
+            check_group(group)
+
+
+def check_group(group: Group) -> None:
+    """The counters equal a recount, nobody sits on two seats, and a state has what belongs to it."""
+    roster, members = group.roster, list(group.roster)
+    assert roster.parked_joins == sum(member.parked_join is not None for member in members)
+    instances = [member.instance_id for member in members if member.is_static]
+    assert len(instances) == len(set(instances)), "an instance id has two holders"
+    for member in members:
+        assert roster.get(member.id) is member
+        assert member.instance_id is None or roster.holder_of(member.instance_id) is member
+        assert member.session is not None and (member.session.action is not None or group.waiting), "immortal"
+    names = {protocol.name for member in members for protocol in member.protocols}
+    for name in names:
+        votes = sum(any(protocol.name == name for protocol in member.protocols) for member in members)
+        assert roster._votes[name] == votes
+    assert set(roster._votes) == names
+    assert roster.awaiting_sync <= {member.id for member in members} or group.state not in (COMPLETING, STABLE)
+    assert not roster.pending.keys() & {member.id for member in members}, "pending and a member at once"
+    if group.state in (EMPTY, DEAD):
+        assert not members
+    if group.state in (COMPLETING, STABLE):
+        assert members
+        assert group.leader_id in roster
+        assert roster.parked_joins == 0
+    if group.state is not COMPLETING and not group.busy:
+        assert not any(member.parked_sync for member in members)
+    if not group.busy:
+        assert not group.waiting
