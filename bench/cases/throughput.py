@@ -77,8 +77,7 @@ def _warm_up(broker: Broker, all_shapes: list[Shape], seconds: float) -> None:
 def _shelf(stack: contextlib.ExitStack, broker: Broker, shape: Shape) -> str:
     """A topic to consume from, in every round the same.
 
-    A server that acknowledges faster gets its producer's records in smaller batches, and would have its consumer pay for
-    that.
+    A server that acknowledges faster gets its producer's records in smaller batches, and would have its consumer pay.
     """
     topic = stack.enter_context(new_topic(broker, shape.partitions))
     run_client("produce", **_options(broker, topic, shape), full_batches=True)
@@ -183,7 +182,8 @@ def _method(result: Result) -> str:
         f" {settings['warm_up_seconds']} s each, uncounted, so that Kafka's JVM has compiled its way through it. What"
         " is consumed lies in the page cache in full batches, the same in every round and on both servers: a server"
         " that acknowledges faster gets smaller batches, and its consumer would pay for that. CPU is in seconds"
-        " per million records, of the server's process and of the client's. The limit is who was at work all the time: the client or the server"
+        " per million records, of the server's process and of the client's. The limit is who was at work all the time:"
+        " the client or the server"
         " when it kept a core busy, the machine when all cores were, neither when both waited in between. “Client"
         " alone” is the same producer against librdkafka's mock of a broker, inside its own process, which stores"
         " nothing: about what this client can do at all."

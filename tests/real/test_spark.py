@@ -36,7 +36,7 @@ def test_executors_read_each_partition_once(holdfast: HoldfastBroker, spark: Any
             while end:
                 for message in consumer.consume(1_000, timeout=30):
                     assert message.error() is None
-                    yield partition, int(message.value())
+                    yield partition, int(message.value() or b"")
                     end -= 1
             consumer.close()
 

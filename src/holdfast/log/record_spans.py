@@ -25,6 +25,7 @@ from holdfast.wire.batch import (
     Buffer,
 )
 from holdfast.wire.compression import Codec, compress, decompress
+from holdfast.wire.records import decode_varint
 
 _MAX_TIMESTAMP = 2**63 - 1
 
@@ -62,18 +63,18 @@ def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
     try:
         for _ in range(header.record_count):
             start = end
-            length, position = _varint(records, start)
+            length, position = decode_varint(records, start)
             end = position + length
             if length < 1 or end > size:
                 raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
-            timestamp_delta, position = _varint(records, position + 1)  # one byte of attributes, unused
-            offset_delta, position = _varint(records, position)
-            key_length, position = _varint(records, position)
+            timestamp_delta, position = decode_varint(records, position + 1)  # one byte of attributes, unused
+            offset_delta, position = decode_varint(records, position)
+            key_length, position = decode_varint(records, position)
             key = None
             if key_length >= 0:
                 key = records[position : position + key_length]
                 position += key_length
-            value_length, position = _varint(records, position)
+            value_length, position = decode_varint(records, position)
             value_end = position + value_length if value_length > 0 else position
             if value_end > end or not 0 <= offset_delta <= last_offset_delta:
                 raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
@@ -131,29 +132,10 @@ def _assembled(batch: bytes, packed: bytes, attributes: int, timestamps: tuple[i
 
 
 def _with_timestamp(records: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
-    _, position = _varint(records, span.start)
-    _, rest = _varint(records, position + 1)
+    _, position = decode_varint(records, span.start)
+    _, rest = decode_varint(records, position + 1)
     body = records[position : position + 1] + _encoded(timestamp_delta) + records[rest : span.end]
     return _encoded(len(body)) + body
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    second = data[position]
-    if second < 0x80:
-        raw = byte & 0x7F | second << 7
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    raw = byte & 0x7F
-    for shift in range(7, 70, 7):
-        byte = data[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
-    raise BatchError(BatchFault.INVALID_RECORD, "a varint of more than ten bytes")
 
 
 def _encoded(number: int) -> bytes:

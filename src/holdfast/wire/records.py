@@ -126,7 +126,7 @@ def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
     position = 0
     try:
         for _ in range(header.record_count):
-            length, position = _varint(data, position)
+            length, position = decode_varint(data, position)
             record_end = position + length
             if length < MIN_RECORD_SIZE - 1 or record_end > len(data):
                 raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
@@ -143,13 +143,13 @@ def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def _decode_record(data: bytes, position: int, end: int, header: BatchHeader, base_timestamp: int) -> Record:
-    timestamp_delta, position = _varint(data, position + 1)  # one byte of attributes, unused
-    offset_delta, position = _varint(data, position)
+    timestamp_delta, position = decode_varint(data, position + 1)  # one byte of attributes, unused
+    offset_delta, position = decode_varint(data, position)
     if not 0 <= offset_delta <= header.last_offset_delta:
         raise BatchError(BatchFault.INVALID_RECORD, f"offset delta {offset_delta} is outside of the batch")
     key, position = _sized(data, position, end)
     value, position = _sized(data, position, end)
-    count, position = _varint(data, position)
+    count, position = decode_varint(data, position)
     # A header is at least two lengths, one byte each.
     if not 0 <= count <= (end - position) // 2:
         raise BatchError(BatchFault.INVALID_RECORD, f"{count} headers cannot be in {end - position} bytes")
@@ -167,7 +167,7 @@ def _decode_record(data: bytes, position: int, end: int, header: BatchHeader, ba
 
 
 def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _varint(data, position)
+    length, position = decode_varint(data, position)
     if length < 0:
         if length != -1:
             raise BatchError(BatchFault.INVALID_RECORD, f"a length of {length}")
@@ -177,12 +177,16 @@ def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint; ten bytes hold the largest one."""
+def decode_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint; ten bytes hold the largest one. Most have one byte or two."""
     byte = data[position]
     position += 1
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position
+    second = data[position]
+    if second < 0x80:
+        raw = byte & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), position + 1
     raw = byte & 0x7F
     for shift in range(7, 70, 7):
         byte = data[position]

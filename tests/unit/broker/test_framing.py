@@ -16,7 +16,8 @@ SCRATCH = 64 * 1024
 
 
 class Holder:
-    last_active = 0.0
+    received_bytes = 0
+    receiving = True
 
     def retry_growth(self) -> None:
         raise AssertionError("nobody waits in these tests")
