@@ -231,7 +231,6 @@ def test_f84_a_restart_during_the_join_phase_fences_the_old_and_completes_with_t
     bench = Bench()
     leader, follower = pair(bench)
     leader_join = leader.join()
-    bench.group()
 
     new = follower.restarted()
     new_join = new.join()
@@ -294,7 +293,8 @@ def test_f88_static_and_dynamic_members_in_one_group() -> None:
 
     assert (handle.code, handle.generation) == (ErrorCode.NONE, 3)
     static.take()
-    synced(static, another) if another.take() is None else None
+    another.take()
+    synced(static, another)
     assert bench.state() == "Stable"
 
 

@@ -108,24 +108,16 @@ def test_j135_a_member_that_falls_silent_in_the_join_phase_is_not_waited_for() -
 
 def test_j136_who_waits_for_us_is_not_silent() -> None:
     bench = Bench()
-    member = lone_member(bench, session_ms=60_000, rebalance_ms=20_000)
-    other = Consumer(bench, session_ms=500, rebalance_ms=20_000)
-    other.join()
-    assert member.join().generation == 2
-    other.take()
-    member.sync(other)
-    other.sync()
+    leader = Consumer(bench, session_ms=60_000, rebalance_ms=20_000)
+    follower = Consumer(bench, session_ms=500, rebalance_ms=20_000)
+    stable(leader, follower)
+    follower.metadata = b"changed"
 
-    member.metadata = b"changed"
-    parked = other.join()  # a follower that rejoins unchanged is answered; make it wait by the leader's rebalance
-    assert parked.generation == 2
-    third = Consumer(bench, session_ms=60_000, rebalance_ms=20_000)
-    third.join()
-    waiting = other.join()
-    keep_alive(10_000, member)
+    waiting = follower.join()
+    keep_alive(10_000, leader)
 
     assert waiting.parked, "twenty of its sessions have passed"
-    assert member.join().code == waiting.code == ErrorCode.NONE
+    assert leader.join().code == waiting.code == ErrorCode.NONE
 
 
 def test_j136_after_the_wait_the_session_runs_again() -> None:
@@ -323,9 +315,9 @@ def test_an_entry_with_neither_id_is_logged_with_its_sender(caplog: pytest.LogCa
     assert "/127.0.0.1" in caplog.text
 
 
-def test_a_hundred_entries_with_neither_id_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_entries_with_neither_id_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        left = Bench().leave(*[("", None)] * 100)
+        left = Bench().leave(*[("", None)] * 3)
 
-    assert len(left.codes) == 100
+    assert len(left.codes) == 3
     assert len(caplog.records) == 1
