@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.groups.consumer_process import (
     POLL_S,
@@ -63,7 +63,7 @@ def consume(consumer: Consumer, messages: list[Message]) -> None:
     for message in messages:
         error = message.error()
         if error is not None:
-            if error.fatal():
+            if error.code() == KafkaError._FATAL:
                 raise KafkaException(error)
             tell("error", error=str(error))
             continue

@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, TopicPartition
+from kafka import KafkaAdminClient
+from kafka.errors import RetriableError
 
 from holdfast.coordinator.ledger import LEDGER_TOPIC
 from tests.clients.client import DEADLINE_S, Record
@@ -33,11 +34,18 @@ def produce(
 
 
 def committed(server: Server, group: str, topic: str) -> dict[int, int]:
-    """The group's offsets in this topic, as the broker knows them."""
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    asked = ConsumerGroupTopicPartitions(group)
-    found = admin.list_consumer_group_offsets([asked])[group].result(DEADLINE_S)
-    return {at.partition: at.offset for at in found.topic_partitions if at.topic == topic}
+    """The group's offsets in this topic, as the broker knows them; none while it looks for its groups.
+
+    Asked with kafka-python: confluent-kafka's admin crashes at the answers of an Apache Kafka that has just come back.
+    """
+    admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
+    try:
+        found = admin.list_group_offsets({group: None})[group]
+    except RetriableError:
+        return {}
+    finally:
+        admin.close()
+    return {at.partition: stored.offset for at, stored in found.items() if at.topic == topic}
 
 
 def await_committed(server: Server, group: str, topic: str, offset: int, partitions: int = PARTITIONS) -> None:

@@ -65,7 +65,7 @@ class Groups:
         config = broker.config
         self._broker = broker
         self.journal = GroupJournal(broker.topics, config.offsets_topic_num_partitions, OFFSETS_SEGMENT_BYTES)
-        self._ledger = LedgerWriter(broker.topics, broker.changes)
+        self._ledger = LedgerWriter(broker.topics, broker.changes, broker.flusher)
         self.coordinator = GroupCoordinator(
             GroupConfig(
                 min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -175,8 +175,9 @@ class Groups:
     def _store(self, append: Append) -> None:
         try:
             partition = self.journal.append(append.group_id, append.records, self._broker.now_ms())
-        except LogError as error:
-            logger.error("group %s: %s", append.group_id, error)
+        except (LogError, WireError) as error:
+            # WireError: a fact that no record can hold. The group must hear of it too, or it would wait for ever.
+            logger.error("group %.100s: %s", append.group_id, error)
             self._perform(self.coordinator.append_failed(append, _mapped(error), self.now_ms()))
             return
         partition.notify()
@@ -199,8 +200,8 @@ def _take(records: Iterator[Loaded]) -> list[Loaded]:
     return list(islice(records, LOAD_CHUNK))
 
 
-def _mapped(error: LogError) -> ErrorCode:
+def _mapped(error: LogError | WireError) -> ErrorCode:
     """What a client is told when its group's facts could not be stored, as Kafka maps it."""
-    if isinstance(error, RecordTooLarge | RecordListTooLarge):
+    if isinstance(error, RecordTooLarge | RecordListTooLarge | WireError):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NOT_COORDINATOR if isinstance(error, StorageError) else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Final
 
 from holdfast.broker.changes import Changes
+from holdfast.broker.flusher import Flusher
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.broker.topics import Topics
 from holdfast.coordinator.ledger import LEDGER_TOPIC, Event
@@ -18,12 +19,15 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 10_000
 """Events kept while the topic is being made."""
+BATCH_BYTES: Final = 256 * 1024
+"""When this is reached, a batch is full. One more event is far from the megabyte that a topic takes by default."""
 
 
 class LedgerWriter:
-    def __init__(self, topics: Topics, changes: Changes) -> None:
+    def __init__(self, topics: Topics, changes: Changes, flusher: Flusher) -> None:
         self._topics = topics
         self._changes = changes
+        self._flusher = flusher
         self._waiting: deque[tuple[Event, int]] = deque(maxlen=MAX_WAITING)
         self._creating = False
 
@@ -51,17 +55,25 @@ class LedgerWriter:
         if topic is None or not self._waiting:
             return
         partition = topic.partitions[0]
-        records = [
-            Record(index, at_ms, event.group_id.encode(), event.to_json())
-            for index, (event, at_ms) in enumerate(self._waiting)
-        ]
-        self._waiting.clear()
-        view = memoryview(bytearray(encode_batch(records)))
-        try:
-            partition.log.append(
-                [Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=records[-1].timestamp
-            )
-        except LogError as error:
-            logger.error("%d events are not in the ledger: %s", len(records), error)
-            return
+        while self._waiting:
+            records = self._take()
+            view = memoryview(bytearray(encode_batch(records)))
+            try:
+                partition.log.append(
+                    [Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=records[-1].timestamp
+                )
+            except LogError as error:
+                logger.error("%d events are not in the ledger: %s", len(records), error)
         partition.notify()
+        self._flusher.written(partition)
+
+    def _take(self) -> list[Record]:
+        """As many of the waiting as make a batch."""
+        records: list[Record] = []
+        size = 0
+        while self._waiting and size < BATCH_BYTES:
+            event, at_ms = self._waiting.popleft()
+            record = Record(len(records), at_ms, event.group_id.encode(), event.to_json())
+            records.append(record)
+            size += len(record.key or b"") + len(record.value or b"")
+        return records

@@ -20,7 +20,7 @@ from holdfast.coordinator.context import Context, GroupConfig
 from holdfast.coordinator.departures import Leave
 from holdfast.coordinator.effects import Append, Effects, Record
 from holdfast.coordinator.group import Group
-from holdfast.coordinator.joining import Join
+from holdfast.coordinator.joining import LONGEST_STRING, MOST_BYTES_PER_CHAR, Join
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Client
 from holdfast.coordinator.offsets import Commit, OffsetDeletion, TopicPartition
@@ -49,6 +49,17 @@ FIRST_SYNC_WITH_PROTOCOL = 5
 FIRST_COMMIT_WITH_NOT_FOUND = 9
 
 
+def _has_unstorable_name(request: JoinGroupRequest, client: Client) -> bool:
+    names = [request.group_id, request.group_instance_id or "", request.protocol_type, client.client_id]
+    names += [protocol.name for protocol in request.protocols]
+    return not all(map(_is_storable, names))
+
+
+def _is_storable(name: str) -> bool:
+    """Whether a string of the journal can hold it."""
+    return len(name) * MOST_BYTES_PER_CHAR <= LONGEST_STRING or len(name.encode()) <= LONGEST_STRING
+
+
 class GroupCoordinator:
     def __init__(self, config: GroupConfig, partition_count: int) -> None:
         self._ctx = Context(config)
@@ -59,6 +70,8 @@ class GroupCoordinator:
         self._highest_deleted = 0
         """The highest generation of any deleted group: a new group starts above it, so that no commit of a member of
         the old one can pass for one of the new."""
+        self._to_wake: dict[int, set[str]] = {}
+        """The groups that are being loaded, by partition."""
 
     # -- effects -------------------------------------------------------------------------------------------------------
 
@@ -114,6 +127,7 @@ class GroupCoordinator:
             if value is None:
                 return
             group = self._groups[key.group] = Group(key.group)
+            self._to_wake.setdefault(self._partition_of(key.group), set()).add(key.group)
         if isinstance(key, GroupMetadataKey) and value is None:
             # The end of the group: what was before it must not count for a later one of the same name.
             offsets_left = group.stored.offsets
@@ -125,11 +139,14 @@ class GroupCoordinator:
     def finish_loading(self, partition: int, now_ms: int) -> Effects:
         """The partition's journal is read: its groups take part again, with fresh sessions for all members."""
         self._loading.discard(partition)
-        for group in [g for g in self._groups.values() if self._partition_of(g.id) == partition]:
+        for group in [self._groups[group_id] for group_id in self._to_wake.pop(partition, ())]:
             stored = group.stored
-            if not (stored.has_record or stored.has_generation_record or stored.offsets):
+            if not group.is_stored:
                 del self._groups[group.id]
                 continue
+            if not (stored.has_record or stored.has_generation_record):
+                # Only offsets, perhaps committed after a group of this name was deleted: as a new group.
+                stored.generation = self._highest_deleted
             group.wake()
             for member in group.roster:
                 sessions.refresh(self._ctx, group, member, now_ms)
@@ -174,6 +191,8 @@ class GroupCoordinator:
             refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         elif not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
             refusal = ErrorCode.INVALID_SESSION_TIMEOUT
+        elif _has_unstorable_name(request, client):
+            refusal = ErrorCode.INVALID_REQUEST
         elif request.member_id and request.group_id not in self._groups:
             refusal = ErrorCode.UNKNOWN_MEMBER_ID
         if refusal is not None:
@@ -248,6 +267,8 @@ class GroupCoordinator:
         refusal = None
         if self.is_loading(command.group_id):
             refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif not _is_storable(command.group_id):
+            refusal = ErrorCode.INVALID_GROUP_ID
         elif group is None and command.generation >= 0:
             later = api_version >= FIRST_COMMIT_WITH_NOT_FOUND
             refusal = ErrorCode.GROUP_ID_NOT_FOUND if later else ErrorCode.ILLEGAL_GENERATION
@@ -369,8 +390,11 @@ class GroupCoordinator:
             records.append((GenerationKey(group.id), None))
         if stored.has_record:
             records.append((GroupMetadataKey(group.id), None))
-        if stored.generation > self._highest_deleted:
-            records.append((HighestGenerationKey(), HighestGenerationValue(stored.generation)))
+        # Raised before it is stored, so that of several deletions under way the last one stores the highest of all; and
+        # stored with every group that had members, so that each partition knows enough for its own groups.
+        self._highest_deleted = max(self._highest_deleted, stored.generation)
+        if stored.has_record or stored.has_generation_record:
+            records.append((HighestGenerationKey(), HighestGenerationValue(self._highest_deleted)))
 
         def buried(now_ms: int) -> None:
             for timer in group.roster.pending.values():
@@ -402,4 +426,6 @@ class GroupCoordinator:
             command(self._ctx, group, now_ms=now_ms)
 
         self._ctx.when_free(group, run, now_ms)
+        if group.is_nothing and self._groups.get(group.id) is group:
+            del self._groups[group.id]  # the command was refused: nothing of the group is worth remembering
         return self._drain()

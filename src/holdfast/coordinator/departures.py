@@ -58,6 +58,16 @@ def leave(ctx: Context, group: Group | None, command: Leave, now_ms: int) -> Non
     if group is not None and group.state is DEAD:
         ctx.reply(command.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
+    nameless = sum(not entry.member_id and entry.group_instance_id is None for entry in command.members)
+    if nameless:
+        # KIP-345. One line, however many there are.
+        logger.warning(
+            "LeaveGroup from %s (%.200s): %d of %d entries name neither a member id nor an instance id",
+            command.client.host,
+            command.client.client_id,
+            nameless,
+            len(command.members),
+        )
     removed: list[Member] = []
     results: list[MemberResponse] = []
     for entry in command.members:
@@ -79,10 +89,6 @@ def leave(ctx: Context, group: Group | None, command: Leave, now_ms: int) -> Non
 def _leave_one(
     ctx: Context, group: Group | None, entry: MemberIdentity, client: Client, removed: list[Member], now_ms: int
 ) -> ErrorCode:
-    if not entry.member_id and entry.group_instance_id is None:
-        logger.warning(
-            "LeaveGroup from %s (%s) names neither a member id nor an instance id", client.host, client.client_id
-        )
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     roster = group.roster
@@ -113,4 +119,4 @@ def _session_ended(ctx: Context, group: Group, member: Member, now_ms: int) -> N
     cause = f"silent for longer than its session of {member.session_timeout_ms} ms"
     ctx.tell(EventKind.SESSION_EXPIRED, group, now_ms, member=member, cause=cause)
     rebalance.remove(ctx, group, member)
-    rebalance.after_removal(ctx, group, now_ms, cause="a member's session expired", member=member)
+    rebalance.after_removal(ctx, group, now_ms, cause="a member's session expired", member=member, expired=True)

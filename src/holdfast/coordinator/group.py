@@ -88,7 +88,8 @@ class Group:
                 stored.offsets[key.topic, key.partition] = value
         elif isinstance(key, GenerationKey):
             stored.has_generation_record = value is not None
-            if isinstance(value, GenerationValue) and value.generation > stored.generation:
+            # Of two records of one generation the later counts: the first was not flushed and nobody heard of it.
+            if isinstance(value, GenerationValue) and value.generation >= stored.generation:
                 self._apply_generation(value)
         elif isinstance(key, GroupMetadataKey):
             stored.has_record = value is not None
@@ -189,6 +190,8 @@ class Group:
                 else record.session_timeout,
                 protocols=offered,
                 assignment=record.assignment,
+                # Who was away is not stored. A static member goes only by its session, unless all wait for it.
+                was_absent=record.group_instance_id is not None and record.member_id != stored.leader_id,
             )
             self.roster.add(member)
         if not stored.members:
@@ -198,10 +201,22 @@ class Group:
             self.restored_in_sync = stored.awaits_sync
             if stored.awaits_sync:
                 self.roster.awaiting_sync = {member.id for member in self.roster}
+            leader = self.roster.get(stored.leader_id or "")
+            # Whether it knows is not stored; if it does, it only rejoins a little earlier than by itself.
+            self.leader_unaware = self.state is STABLE and leader is not None and leader.is_static
 
     @property
     def is_dead(self) -> bool:
         return self.state is DEAD
+
+    @property
+    def is_stored(self) -> bool:
+        return self.stored.has_record or self.stored.has_generation_record or bool(self.stored.offsets)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Neither stored nor anybody's: it need not exist."""
+        return self.state is EMPTY and not (self.busy or self.is_stored or self.roster.pending)
 
     @property
     def is_simple(self) -> bool:

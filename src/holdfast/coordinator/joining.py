@@ -20,6 +20,9 @@ from holdfast.wire.group_records import GroupMetadataKey
 
 FIRST_WITH_REQUIRED_ID: Final = 4
 FIRST_WITH_SKIP_ASSIGNMENT: Final = 9
+LONGEST_STRING: Final = 32_767
+"""Of the wire and of the journal, in bytes."""
+MOST_BYTES_PER_CHAR: Final = 4
 MAX_PENDING: Final = 1_000
 """Ids handed out and not used, in one group. A client that asks for ever gets the oldest of them forgotten; its owner,
 should it come after all, is told that it is unknown and asks again."""
@@ -94,13 +97,15 @@ def has_room(ctx: Context, group: Group, request: JoinGroupRequest) -> bool:
 
 def _refuse_for_size(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
     member_id = command.request.member_id
-    _forget_pending(group, member_id)
+    was_pending = _forget_pending(group, member_id)
     member = group.roster.get(member_id)
     if member is not None:
         rebalance.remove(ctx, group, member)
     _refuse(ctx, command, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     if member is not None:
         rebalance.after_removal(ctx, group, now_ms, cause="the group is full", member=member)
+    elif was_pending:
+        rebalance.maybe_complete(ctx, group, now_ms)  # it may have been the last one waited for
 
 
 def _speaks_our_protocol(group: Group, command: Join) -> bool:
@@ -115,8 +120,16 @@ def _speaks_our_protocol(group: Group, command: Join) -> bool:
 # -- without a member id -----------------------------------------------------------------------------------------------
 
 
+def _member_id(name: str, fresh_id: str) -> str:
+    """Named after its owner, as far as there is room: neither the wire nor a record has any for a longer string."""
+    room = LONGEST_STRING - len(fresh_id) - 1
+    if len(name) * MOST_BYTES_PER_CHAR > room:
+        name = name.encode()[:room].decode(errors="ignore")
+    return f"{name}-{fresh_id}"
+
+
 def _join_without_id(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
-    member_id = f"{command.client.client_id}-{command.fresh_id}"
+    member_id = _member_id(command.client.client_id, command.fresh_id)
     if command.api_version < FIRST_WITH_REQUIRED_ID:
         _admit(ctx, group, command, member_id, now_ms)
         return
@@ -128,7 +141,7 @@ def _join_without_id(ctx: Context, group: Group, command: Join, now_ms: int) -> 
     def expired(now_ms: int) -> None:
         def forget(later_ms: int) -> None:
             if pending.pop(member_id, None) is not None:
-                rebalance.maybe_complete(ctx, group, later_ms)
+                rebalance.maybe_complete(ctx, group, later_ms, also_in_delay=True)
 
         ctx.when_free(group, forget, now_ms)
 
@@ -145,14 +158,14 @@ def _forget_pending(group: Group, member_id: str) -> bool:
 
 def _join_by_instance(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
     """KIP-345: an instance id without a member id is a static member that starts, or starts again."""
-    member_id = f"{command.request.group_instance_id}-{command.fresh_id}"
-    holder = group.roster.holder_of(command.request.group_instance_id)
+    instance_id = command.request.group_instance_id or ""
+    member_id = _member_id(instance_id, command.fresh_id)
+    holder = group.roster.holder_of(instance_id)
     if holder is None:
         _admit(ctx, group, command, member_id, now_ms)
         return
     answer = ANSWERS[Request.JOIN_STATIC_AGAIN][group.state]
-    unchanged = group.roster.would_elect(holder, command.protocols) == group.stored.protocol_name
-    if answer is Answer.REPLACE and unchanged:
+    if answer is Answer.REPLACE and group.roster.would_elect(holder, command.protocols) == group.stored.protocol_name:
         _replace_stored(ctx, group, command, holder, member_id, now_ms)
         return
     _take_seat(ctx, group, command, holder, member_id, now_ms)
@@ -187,7 +200,8 @@ def _join_by_id(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
 def _rejoin(ctx: Context, group: Group, command: Join, member: Member, now_ms: int) -> None:
     is_leader = member.id == group.leader_id
     # The client-side assignment document, failure step 2: a join after the coordinator's crash aborts the sync.
-    if member.protocols != command.protocols or group.restored_in_sync:
+    aborts_sync = group.restored_in_sync
+    if member.protocols != command.protocols or aborts_sync:
         kind = Request.JOIN_CHANGED
     else:
         kind = Request.JOIN_UNCHANGED_LEADER if is_leader else Request.JOIN_UNCHANGED
@@ -200,7 +214,10 @@ def _rejoin(ctx: Context, group: Group, command: Join, member: Member, now_ms: i
         return
     assert answer in (Answer.PARK, Answer.REBALANCE)
     _park(ctx, group, command, member)
-    cause = "the leader rejoined" if kind is Request.JOIN_UNCHANGED_LEADER else "a member changed its subscription"
+    if aborts_sync:
+        cause = "a member rejoined after the broker's restart"
+    else:
+        cause = "the leader rejoined" if kind is Request.JOIN_UNCHANGED_LEADER else "a member changed its subscription"
     rebalance.prepare(ctx, group, now_ms, cause=cause, member=member, reason=command.request.reason)
 
 
@@ -275,6 +292,7 @@ def _take_seat(ctx: Context, group: Group, command: Join, member: Member, new_id
         group.leader_id = new_id
     group.roster.rename(member, new_id)
     member.client = command.client
+    member.is_new = False  # the limit on first joins is against ghosts; an instance id has none
     _update(group, member, command)
     sessions.refresh(ctx, group, member, now_ms)
 
@@ -304,7 +322,8 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
         knows_skip = command.api_version >= FIRST_WITH_SKIP_ASSIGNMENT
         # KIP-814: a leader that can be told to skip the assignment goes on leading. An older one is told its own old id
         # as the leader's, so that it follows; then nobody watches the topics, and we must.
-        group.leader_unaware = group.leader_unaware or (leads and not knows_skip)
+        if leads:
+            group.leader_unaware = not knows_skip
         ctx.reply(
             command.ticket,
             joined(

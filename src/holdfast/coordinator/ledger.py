@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 LEDGER_TOPIC: Final = "__group_ledger"
+LONGEST_TEXT: Final = 1_000
+"""In characters. Ids and reasons come from clients and may be of 32 kB each; the ledger is read by people."""
 
 
 class EventKind(StrEnum):
@@ -52,5 +54,9 @@ class Event:
     """How many partitions have another owner than before; for protocol type `consumer` only."""
 
     def to_json(self) -> bytes:
-        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        fields = {name: _shortened(value) for name, value in asdict(self).items() if value is not None}
         return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _shortened(value: object) -> object:
+    return f"{value[:LONGEST_TEXT]}…" if isinstance(value, str) and len(value) > LONGEST_TEXT else value

@@ -97,12 +97,14 @@ def remove(ctx: Context, group: Group, member: Member) -> None:
         group.leader_id = next((other.id for other in group.roster), None)
 
 
-def after_removal(ctx: Context, group: Group, now_ms: int, *, cause: str, member: Member | None = None) -> None:
+def after_removal(
+    ctx: Context, group: Group, now_ms: int, *, cause: str, member: Member | None = None, expired: bool = False
+) -> None:
     """What a removal means for the others (a seam for those who could take the place)."""
     if group.state in (COMPLETING, STABLE):
         prepare(ctx, group, now_ms, cause=cause, member=member)
     else:
-        maybe_complete(ctx, group, now_ms)
+        maybe_complete(ctx, group, now_ms, also_in_delay=expired)
 
 
 def release_syncs(ctx: Context, group: Group, code: ErrorCode, now_ms: int) -> None:
@@ -117,8 +119,13 @@ def release_syncs(ctx: Context, group: Group, code: ErrorCode, now_ms: int) -> N
 # -- the end of the join phase -----------------------------------------------------------------------------------------
 
 
-def maybe_complete(ctx: Context, group: Group, now_ms: int) -> None:
-    if group.state is PREPARING and group.initial_delay_left_ms is None and group.roster.all_joined and not group.busy:
+def maybe_complete(ctx: Context, group: Group, now_ms: int, *, also_in_delay: bool = False) -> None:
+    """Ends the join phase if nobody is waited for.
+
+    The initial delay is for those who may still come. As in Kafka, one who did not come back ends it for the rest.
+    """
+    delayed = group.initial_delay_left_ms is not None and not also_in_delay
+    if group.state is PREPARING and not delayed and group.roster.all_joined and not group.busy:
         complete(ctx, group, now_ms)
 
 
@@ -167,6 +174,7 @@ def _form_generation(ctx: Context, group: Group, leader: Member, now_ms: int) ->
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the generation could not be stored: {code.name}")
         for member in group.roster:
+            member.is_new = False  # from here on its session counts, and a join that waits keeps it alive
             parked = group.roster.park_join(member, None)
             if parked is not None:
                 ctx.reply(parked.ticket, join_error(code, member.id, parked.api_version))

@@ -351,6 +351,9 @@ class Bench:
     def group(self, group: str = GROUP) -> Group:
         return self.coordinator._groups[group]
 
+    def group_or_none(self, group: str = GROUP) -> Group | None:
+        return self.coordinator._groups.get(group)
+
     def groups(self) -> Iterable[Group]:
         return self.coordinator._groups.values()
 
@@ -389,7 +392,7 @@ def check_group(group: Group) -> None:
         assert not members
     if group.state in (COMPLETING, STABLE):
         assert members
-        assert group.leader_id in roster
+        assert group.leader_id is not None and group.leader_id in roster
         assert roster.parked_joins == 0
     if group.state is not COMPLETING and not group.busy:
         assert not any(member.parked_sync for member in members)

@@ -10,7 +10,7 @@ import pytest
 from holdfast.coordinator.ledger import EventKind
 from holdfast.wire.consumer_protocol import Assignment, TopicPartitions, decode_assignment, encode_assignment
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import Bench
+from tests.unit.coordinator.bench import REBALANCE_MS, Bench
 from tests.unit.coordinator.scene import Consumer, dynamic, joined, keep_alive, lone_member, pair, stable, subscription
 
 
@@ -207,10 +207,13 @@ def settle(*consumers: Consumer) -> None:
     for consumer in consumers:
         if consumer.joining is None and consumer.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
             consumer.join()
-    bench.advance(1_500)
-    for consumer in consumers:
-        consumer.take()
-        assert consumer.joining is None, consumer.joining
+    for _ in range(REBALANCE_MS // 50 + 1):
+        for consumer in consumers:
+            consumer.take()
+        if all(consumer.joining is None for consumer in consumers):
+            break
+        bench.advance(50)
+    assert [consumer.joining for consumer in consumers] == [None] * len(consumers)
     if bench.state() == "CompletingRebalance":
         leader = next(consumer for consumer in consumers if consumer.leads)
         for follower in consumers:

@@ -467,6 +467,26 @@ def test_e62_only_the_leader_sees_the_members() -> None:
     assert {entry.member_id for entry in leader.members} == {member.id for member in members}
 
 
+def test_e55_the_leader_that_rejoined_in_time_keeps_the_job() -> None:
+    bench = Bench()
+    first, second = pair(bench, session_ms=60_000)
+    second.metadata = b"changed"
+    second.join()
+    bench.advance(1_500)
+    second.take()
+    assert second.leads, "the first was away"
+    second.sync(first)
+
+    back = first.restarted()
+    back.join()
+    second.join()
+    handle = back.join()
+    second.take()
+
+    assert (second.generation, second.leads) == (3, True)
+    assert handle.reply.leader == second.id
+
+
 def test_e63_an_old_leader_gets_the_list_without_instance_ids() -> None:
     bench = Bench()
     leader = Consumer(bench, version=4)

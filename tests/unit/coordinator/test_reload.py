@@ -286,6 +286,19 @@ def test_a_crash_after_the_assignment_is_noticed_by_nobody() -> None:
     assert [leader.sync().code, follower.sync().code] == [ErrorCode.NONE] * 2
 
 
+def test_after_a_crash_between_join_and_sync_who_does_not_sync_is_dropped() -> None:
+    bench = Bench()
+    member = dynamic(bench)
+    joined(member)
+    bench.restart()
+
+    keep_alive(1_450, member)
+    assert bench.state() == "CompletingRebalance"
+    bench.advance(50)
+
+    assert (bench.state(), member.heartbeat()) == ("Empty", ErrorCode.UNKNOWN_MEMBER_ID)
+
+
 # -- orders of records -------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +324,38 @@ def test_a_compacted_journal_says_the_same(keep_tombstones: bool) -> None:
     assert set(after) == {"g", "simple", "half"}
     assert {name: after[name] for name in ("g", "half")} == {name: before[name] for name in ("g", "half")}
     assert after["simple"].offsets == before["simple"].offsets
+
+
+def test_a_stable_group_is_one_record_of_a_compacted_journal() -> None:
+    bench = Bench(partition_count=1)
+    pair(bench)
+
+    bench.compact(keep_tombstones=False)
+
+    assert [key for key, _ in bench.journal[0]] == [encode_key(GroupMetadataKey(GROUP))]
+
+
+def test_a_group_that_was_deleted_with_a_generation_that_nobody_assigned_stays_deleted() -> None:
+    bench = Bench()
+    member = dynamic(bench)
+    joined(member)
+    member.leave()
+    assert bench.delete() == ErrorCode.NONE
+
+    bench.compact(keep_tombstones=False)
+    bench.restart()
+
+    assert bench.state() == "Dead"
+
+
+def test_a_group_tombstone_does_not_take_offsets_along_that_have_none_of_their_own() -> None:
+    bench = Bench(partition_count=1)
+    bench.commit({T0: 5})
+    bench.journal[0].append((encode_key(GroupMetadataKey(GROUP)), None))
+
+    bench.restart()
+
+    assert bench.fetch() == {T0: 5}
 
 
 def test_offsets_that_were_committed_after_a_deletion_survive_a_restart() -> None:

@@ -1,4 +1,4 @@
-"""What happens while facts are being stored, and when they cannot be: nothing lost, nothing doubled, nothing half done."""
+"""While facts are being stored, and when they cannot be: nothing is lost, nothing doubled, nothing half done."""
 
 from __future__ import annotations
 
@@ -172,12 +172,13 @@ def test_a_session_that_ends_while_the_disk_is_slow_ends_after_it() -> None:
 
 def test_a_heartbeat_that_waited_for_the_disk_counts() -> None:
     bench = Bench()
-    member = lone_member(bench)
+    leader, follower = pair(bench)
     bench.advance(2_000)
+    leader.heartbeat()
     bench.hold()
-    bench.commit({("t", 0): 1}, member_id=member.id, generation=1)
-    waiting = bench.heartbeat_later(member.id, 1)
-    bench.advance(2_000)
+    leader.commit(5)
+    waiting = bench.heartbeat_later(follower.id, 1, instance="F")
+    bench.advance(1_500)  # its session ends while the heartbeat waits
 
     bench.release()
 

@@ -138,6 +138,35 @@ def test_j136_after_the_wait_the_session_runs_again() -> None:
     assert bench.state() == "PreparingRebalance"
 
 
+def test_j136_who_is_sent_away_from_a_wait_has_a_whole_session() -> None:
+    bench = Bench()
+    leader = Consumer(bench, session_ms=60_000, rebalance_ms=60_000)
+    follower = Consumer(bench, session_ms=1_000, rebalance_ms=60_000)
+    joined(leader, follower)
+    waiting = follower.sync()
+    bench.advance(1_900)
+    leader.leave()
+    assert waiting.code == ErrorCode.REBALANCE_IN_PROGRESS
+
+    bench.advance(999)
+    assert follower.id in bench.group().roster
+    bench.advance(1)
+
+    assert bench.state() == "Empty"
+
+
+def test_j136_a_follower_that_rejoins_unchanged_shows_that_it_is_alive() -> None:
+    bench = Bench()
+    leader, follower = pair(bench)
+    bench.advance(2_000)
+    leader.heartbeat()
+    follower.join()
+
+    bench.advance(2_000)
+
+    assert bench.state() == "Stable"
+
+
 def test_j137_heartbeats_of_another_generation_keep_nobody_alive() -> None:
     bench = Bench()
     member = lone_member(bench)

@@ -389,8 +389,7 @@ def test_trap_25_also_if_the_id_expires_while_the_deletion_is_being_stored() -> 
     assert (deleted.reply, bench.state()) == (ErrorCode.NONE, "Dead")
 
 
-def test_trap_26_describe_shows_the_new_client(  # the rest of it is in test_better_on_purpose
-) -> None:
+def test_trap_26_describe_shows_the_new_client() -> None:
     bench = Bench()
     leader, _ = pair(bench)
     leader.restarted(client=type(leader.client)("other", "/10.1.1.1")).join()

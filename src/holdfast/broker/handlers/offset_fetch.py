@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +41,7 @@ Committed = dict[TopicPartition, OffsetCommitValue]
 async def offset_fetch(broker: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     version = context.api_version
     if version >= FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=[await _group(broker, group, version) for group in request.groups])
+        return OffsetFetchResponse(groups=[await _group(broker, group, version) for group in _once(request.groups)])
     wanted = (
         None
         if request.topics is None
@@ -49,6 +49,17 @@ async def offset_fetch(broker: Broker, request: OffsetFetchRequest, context: Req
     )
     found = await _group(broker, OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), version)
     return _in_old_shape(found, version)
+
+
+def _once(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
+    """All that a group has committed is told once: a short request must not become a long reply."""
+    told: set[str] = set()
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in told:
+                continue
+            told.add(group.group_id)
+        yield group
 
 
 async def _group(broker: Broker, wanted: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:

@@ -1,0 +1,83 @@
+"""KIP-814: a static leader that restarts goes on leading and assigns nothing anew.
+
+A client that is too old to be told so follows without knowing that it leads; then Holdfast watches the topics instead.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.clients.servers import Server
+from tests.groups.members import CONFLUENT, JAVA, GroupClient, Member, StartMember, await_shared
+from tests.groups.world import CLIENT, ledger, make_topic
+from tests.support.eventually import eventually
+
+INSTANCES = ("a", "b", "c")
+PARTITIONS, MORE_PARTITIONS = 6, 9
+
+
+def start_and_restart_leader(
+    server: Server, client: GroupClient, start_member: StartMember, group: str, **settings: Any
+) -> tuple[list[Member], Member, list[dict[str, Any]]]:
+    """The members, the leader among them, and what the ledger tells of its restart."""
+    # given
+    members = {
+        instance: start_member(client, server.bootstrap, instance_id=instance, **settings) for instance in INSTANCES
+    }
+    await_shared(list(members.values()), PARTITIONS)
+    formed = ledger(server, group)
+    leads = [event["instance_id"] for event in formed if event["kind"] == "generation formed"][-1]
+    shares = {instance: member.owned for instance, member in members.items()}
+    before = {instance: member.revocations for instance, member in members.items() if instance != leads}
+
+    # when
+    members[leads].stop()
+    members[leads] = start_member(client, server.bootstrap, instance_id=leads, **settings)
+
+    # then
+    eventually(lambda: members[leads].owned == shares[leads], "the leader is back with its share")
+    assert {instance: member.owned for instance, member in members.items()} == shares
+    assert {instance: members[instance].revocations for instance in before} == before
+    return list(members.values()), members[leads], ledger(server, group)[len(formed) :]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("apache_kafka_distribution")
+def test_a_restarted_leader_goes_on_leading_without_assigning(
+    quick_holdfast: Server, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    # given a group of the Java client, whose leader looks at its topics twice a second
+    server = quick_holdfast
+    make_topic(server, topic_name, PARTITIONS)
+
+    members, leader, told = start_and_restart_leader(server, JAVA, start_member, group, metadata_max_age_ms=500)
+
+    # then its return is all that happened: no generation was formed, nothing was assigned
+    assert [event["kind"] for event in told] == ["static member rejoined"]
+    assert told[0]["instance_id"] == leader.config.instance_id
+
+    # and when the topic grows, it is the restarted leader that notices
+    CLIENT.grow_topic(server.bootstrap, topic_name, MORE_PARTITIONS)
+    await_shared(members, MORE_PARTITIONS)
+    (started,) = (event for event in ledger(server, group)[-3:] if event["kind"] == "rebalance started")
+    assert started["instance_id"] == leader.config.instance_id
+    assert started["reason"].startswith("cached metadata has changed")
+
+
+def test_a_restarted_leader_that_cannot_be_told_has_its_topics_watched(
+    quick_holdfast: Server, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    """librdkafka speaks JoinGroup up to version 5, and the clients here do not look at their topics by themselves."""
+    server = quick_holdfast
+    make_topic(server, topic_name, PARTITIONS)
+
+    members, leader, told = start_and_restart_leader(server, CONFLUENT, start_member, group)
+
+    assert [event["kind"] for event in told] == ["static member rejoined"]
+    assert told[0]["instance_id"] == leader.config.instance_id
+
+    CLIENT.grow_topic(server.bootstrap, topic_name, MORE_PARTITIONS)
+    await_shared(members, MORE_PARTITIONS)
+    (started,) = (event for event in ledger(server, group)[-3:] if event["kind"] == "rebalance started")
+    assert started["cause"] == f"topic {topic_name} grew and the leader does not know that it leads"

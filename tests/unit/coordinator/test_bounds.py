@@ -1,0 +1,205 @@
+"""What a group costs, however large it is, and what clients can make it cost that mean no good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.coordinator.members import Client
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import GroupMetadataKey, GroupMetadataValue
+from tests.unit.coordinator.bench import Bench, Handle
+from tests.unit.coordinator.scene import Consumer, dynamic, lone_member, stable
+
+SMALL, LARGE = 50, 5_000
+
+
+def parked_group(size: int, *, static: bool) -> Bench:
+    """Given: a group of this size that waits for one more member, all others parked."""
+    bench = Bench(delay_ms=3_000, checked=False)
+    for number in range(size):
+        bench.join(instance=f"i{number}" if static else None, version=9 if static else 3, rebalance_ms=600_000)
+    return bench
+
+
+def seconds_each(action: Callable[[], object], repeat: int = 300) -> float:
+    """The best of several rounds: what the work costs when nothing else runs."""
+    rounds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(repeat // 5):
+            action()
+        rounds.append(time.perf_counter() - began)
+    return min(rounds) / (repeat // 5)
+
+
+def test_a_join_of_a_new_member_costs_the_same_in_a_group_of_any_size() -> None:
+    costs = {}
+    for size in (SMALL, LARGE):
+        bench = parked_group(size, static=False)
+        costs[size] = seconds_each(lambda bench=bench: bench.join(version=3, rebalance_ms=600_000))  # type: ignore[misc]
+
+    assert costs[LARGE] < 3 * costs[SMALL]
+
+
+def test_a_static_member_that_restarts_during_the_join_phase_costs_the_same_in_a_group_of_any_size() -> None:
+    costs = {}
+    for size in (SMALL, LARGE):
+        bench = parked_group(size, static=True)
+        costs[size] = seconds_each(lambda bench=bench: bench.join(instance="i7", rebalance_ms=600_000))  # type: ignore[misc]
+
+    assert costs[LARGE] < 3 * costs[SMALL]
+
+
+def test_a_heartbeat_costs_the_same_in_a_group_of_any_size() -> None:
+    costs = {}
+    for size in (SMALL, LARGE):
+        bench = parked_group(size, static=True)
+        bench.advance(7_000)
+        member = next(iter(bench.group().roster))
+        generation = bench.generation()
+        assert bench.heartbeat(member.id, generation) == ErrorCode.NONE
+        costs[size] = seconds_each(
+            lambda bench=bench, id=member.id, generation=generation: bench.heartbeat(id, generation)  # type: ignore[misc]
+        )
+
+    assert costs[LARGE] < 3 * costs[SMALL]
+
+
+def test_heartbeats_leave_the_timers_as_they_are() -> None:
+    bench = Bench(checked=False)
+    member = lone_member(bench)
+    before = bench.queued_timers
+
+    for _ in range(20_000):
+        bench.advance(1)
+        member.heartbeat()
+
+    assert bench.queued_timers <= before + 1
+    assert bench.state() == "Stable"
+
+
+def test_a_client_that_asks_for_ids_in_a_loop_is_bounded() -> None:
+    bench = Bench(checked=False)
+    first = bench.join(session_ms=1_800_000)
+
+    for _ in range(10_000):
+        bench.join(session_ms=1_800_000)
+
+    assert len(bench.group().roster.pending) <= 1_000
+    assert bench.queued_timers < 5_000
+    assert bench.join(first.member_id).code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_that_joins_and_leaves_in_a_loop_is_bounded() -> None:
+    bench = Bench(checked=False, delay_ms=0)
+    for _ in range(5_000):
+        member = Consumer(bench, version=3)
+        member.join()
+        assert member.leave() == ErrorCode.NONE
+
+    assert bench.queued_timers < 5_000
+    assert bench.state() == "Empty"
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda bench, name: bench.join(group=name, protocols=()),
+        lambda bench, name: bench.join(group=name, protocol_type=""),
+        lambda bench, name: bench.commit({("t", 0): bench.offset(1, "x" * 5_000)}, group=name),
+        lambda bench, name: bench.fetch(name),
+        lambda bench, name: bench.leave(("x", None), group=name),
+        lambda bench, name: bench.delete_offsets(("t", 0), group=name),
+    ],
+    ids=["no protocols", "no protocol type", "long metadata", "fetch", "leave", "offset delete"],
+)
+def test_refused_requests_leave_no_groups_behind(refused: Callable[[Bench, str], object]) -> None:
+    bench = Bench(checked=False)
+
+    for number in range(100):
+        refused(bench, f"group-{number}")
+
+    assert list(bench.groups()) == []
+
+
+def test_groups_that_only_ever_had_ids_handed_out_are_swept_away() -> None:
+    bench = Bench(checked=False)
+    for number in range(100):
+        bench.join(group=f"group-{number}", session_ms=1_000)
+    bench.sweep()
+    assert len(list(bench.groups())) == 100
+
+    bench.advance(1_000)
+    bench.sweep()
+
+    assert list(bench.groups()) == []
+
+
+def longest(character: str) -> str:
+    """As long as a string of a request can be."""
+    return character * (32_767 // len(character.encode()))
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        lambda bench, name: bench.join(instance=name),
+        lambda bench, name: bench.join(version=3, protocols=[name]),
+        lambda bench, name: bench.join(version=3, protocol_type=name),
+        lambda bench, name: bench.join(version=3, group=name),
+        lambda bench, name: bench.join(version=3, client=Client(name, "/127.0.0.1")),
+    ],
+    ids=["instance id", "protocol", "protocol type", "group id", "client id"],
+)
+@pytest.mark.parametrize("character", ["x", "€", "🦀"])
+def test_the_longest_names_are_answered_and_what_is_accepted_can_be_stored(
+    join: Callable[[Bench, str], Handle], character: str
+) -> None:
+    bench = Bench()
+
+    handle = join(bench, longest(character))
+    bench.advance(200)  # here the bench encodes the record of the generation
+
+    assert handle.code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
+    bench.restart()
+
+
+@pytest.mark.timeout(20)
+def test_static_members_with_a_rebalance_timeout_of_zero_do_not_stop_the_clock() -> None:
+    bench = Bench()
+    static, moving = Consumer(bench, instance="S", session_ms=60_000), dynamic(bench)
+    stable(static, moving)
+    static.rebalance_ms = 0
+    if static.leads:
+        static.join()
+        moving.join()
+        for member in (static, moving):
+            member.take()
+    else:
+        static.join()
+    moving.leave()
+
+    for _ in range(10):
+        bench.now += 50
+        bench.coordinator.fire_timers(bench.now)
+
+    assert bench.state() == "PreparingRebalance"
+    assert static.restarted().join().code == ErrorCode.NONE
+
+
+def test_loading_a_partition_looks_only_at_its_own_groups() -> None:
+    def cost(groups: int) -> float:
+        bench = Bench(checked=False)
+        for number in range(groups):
+            key, value = GroupMetadataKey(f"group-{number}"), GroupMetadataValue("consumer", 1, None, None, 0, [])
+            bench.coordinator.load_record(key, value)
+        began = time.perf_counter()
+        for partition in range(50):
+            bench.coordinator.finish_loading(partition, bench.now)
+        return (time.perf_counter() - began) / groups
+
+    # Each group is woken once. Hashing every name for each of the fifty partitions costs some fifty times as much.
+    assert min(cost(2_000) for _ in range(3)) < 50e-6
