@@ -9,7 +9,7 @@ READY  := $(VENV)/.ready
 .PHONY: help setup java kafka demo lint format test test-real bench performance clean
 
 help:
-	@echo "make demo       a broker, a producer, readers, and what they saw"
+	@echo "make demo       a broker, a group of three, and a redeploy that nobody notices"
 	@echo "make test       the fast tests (a few minutes)"
 	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
 	@echo "make lint       ruff, strict types, import contracts"

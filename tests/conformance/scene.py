@@ -1,0 +1,199 @@
+"""The stage of a scenario: one group on one server, its members, and an administrator who looks at it.
+
+Each member has a connection of its own and remembers the id and generation it was told, as clients do; a scenario may
+have it say something else. `sends_…` only asks; `hears` waits for the answer and writes it down; `is_parked` writes
+down that none came. What happens on the stage is the transcript, nothing else.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
+from holdfast.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
+from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
+from holdfast.wire.apis.list_groups import ListGroupsRequest
+from holdfast.wire.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from holdfast.wire.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestGroupTopic,
+    OffsetFetchRequestTopic,
+)
+from holdfast.wire.headers import encode_request
+from holdfast.wire.message import Api
+from tests.broker.wire_client import WireClient
+from tests.conformance.transcript import Transcript
+from tests.conformance.versions import Row
+
+PARKED_S = 0.12
+"""How long a request must stay without an answer to count as parked."""
+LOOKING_S = 2.0
+SILENCE_S = 1.5
+"""How long one waits for an answer that never comes, before that is written down."""
+
+Where = Mapping[str, Sequence[int]]
+"""Topic to partitions."""
+
+
+class Server:
+    """What the stage must know of a server before the play begins."""
+
+    def __init__(self, address: tuple[str, int], topics: Mapping[str, bytes]) -> None:
+        self.address = address
+        self.topics = topics
+        """Name to id, of every topic that the plays speak of, those that do not exist included."""
+
+
+class Voice(WireClient):
+    """One connection under a name; what it hears goes into the transcript."""
+
+    def __init__(self, scene: Scene, name: str, client_id: str = "cid") -> None:
+        super().__init__(scene.server.address)
+        self.scene = scene
+        self.name = name
+        self.client_id = client_id
+        self._asked: list[tuple[Api, int]] = []
+
+    def version_of(self, api: Api) -> int:
+        return self.scene.row.of(api.key)
+
+    def says(self, message: Any, version: int | None = None) -> None:
+        spoken = self.version_of(message.API) if version is None else version
+        self._asked.append((message.API, spoken))
+        self.send_bytes(encode_request(message, spoken, len(self._asked), self.client_id))
+
+    def hears(self) -> Any:
+        """The next answer; written down. Silence and a closed connection are answers, too."""
+        if not self._has_news(SILENCE_S):
+            self.scene.transcript.say(f"{self.name} hears nothing")
+            return None
+        api, version = self._asked.pop(0)
+        try:
+            answer = self.receive(api, version)[1]
+        except ConnectionError:
+            self.scene.transcript.say(f"{self.name} is disconnected")
+            return None
+        self._learn(api, answer)
+        self.scene.transcript.heard(self.name, api.name, version, answer)
+        return answer
+
+    def asks(self, message: Any, version: int | None = None) -> Any:
+        self.says(message, version)
+        return self.hears()
+
+    def is_parked(self) -> None:
+        """There is no answer yet; if there is one, the transcript has it instead."""
+        if self._has_news(PARKED_S):
+            self.hears()
+        else:
+            self.scene.transcript.say(f"{self.name} is parked")
+
+    def _has_news(self, within_s: float) -> bool:
+        return bool(select.select([self.socket], [], [], within_s)[0])
+
+    def _learn(self, api: Api, answer: Any) -> None:
+        """What the owner of the voice remembers of an answer."""
+
+
+V = TypeVar("V", bound=WireClient)
+
+
+class Scene:
+    """One group on one server, in one row of versions."""
+
+    def __init__(self, server: Server, row: Row, group: str) -> None:
+        self.server = server
+        self.row = row
+        self.group = group
+        self.transcript = Transcript(server.address[1], {number: name for name, number in server.topics.items()})
+        self._voices = ExitStack()
+        self._admin = self.enter(Voice(self, "admin"))
+        self._looker = self.enter(WireClient(server.address))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._voices.close()
+
+    def enter(self, voice: V) -> V:
+        return self._voices.enter_context(voice)
+
+    def waits(self, seconds: float) -> None:
+        """Time passes: the one thing that a time-out needs."""
+        time.sleep(seconds)
+
+    # -- what an administrator sees and does ---------------------------------------------------------------------------
+
+    def describes(self, group: str | None = None) -> Any:
+        return self._admin.asks(DescribeGroupsRequest([self.group if group is None else group]))
+
+    def awaits_state(self, state: str) -> None:
+        """Look until the group is in this state, then write down what is seen; also if it never is."""
+        self._look_until(lambda group: group.group_state == state)
+        self.describes()
+
+    def awaits_members(self, count: int) -> None:
+        """Nothing is written down: what was sent on one connection has been taken in before another one speaks."""
+        self._look_until(lambda group: len(group.members) == count)
+
+    def _look_until(self, seen: Callable[[DescribedGroup], bool]) -> None:
+        deadline = time.monotonic() + LOOKING_S
+        while time.monotonic() < deadline and not seen(
+            self._looker.ask(DescribeGroupsRequest([self.group]), 5).groups[0]
+        ):
+            time.sleep(0.005)
+
+    def lists(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
+        """This group's line in the list of groups; the others belong to other scenes."""
+        self._admin.says(ListGroupsRequest(list(states), list(types)))
+        version = self._admin.version_of(ListGroupsRequest.API)
+        answer = self._admin.receive(ListGroupsRequest.API, version)[1]
+        answer.groups = [listed for listed in answer.groups if listed.group_id == self.group]
+        self._admin._asked.clear()
+        self.transcript.heard("admin", "ListGroups", version, answer)
+
+    def deletes(self, *groups: str) -> None:
+        self._admin.asks(DeleteGroupsRequest(list(groups) or [self.group]))
+
+    def finds_coordinator(self, *keys: str, key_type: int = 0) -> None:
+        wanted = list(keys) or [self.group]
+        if self.row.of(FindCoordinatorRequest.API.key) < 4:
+            self._admin.asks(FindCoordinatorRequest(wanted[0], key_type))
+        else:
+            self._admin.asks(FindCoordinatorRequest(key_type=key_type, coordinator_keys=wanted))
+
+    def deletes_offsets(self, where: Where, group: str | None = None) -> None:
+        topics = [
+            OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
+            for topic, numbers in where.items()
+        ]
+        self._admin.asks(OffsetDeleteRequest(self.group if group is None else group, topics))
+
+    def fetches_offsets(self, where: Where | None, group: str | None = None) -> None:
+        """`None` asks for all."""
+        wanted = self.group if group is None else group
+        if self.row.of(OffsetFetchRequest.API.key) < 8:
+            old = None if where is None else [OffsetFetchRequestTopic(name, list(at)) for name, at in where.items()]
+            self._admin.asks(OffsetFetchRequest(wanted, old))
+            return
+        new = None if where is None else [self._group_topic(name, at) for name, at in where.items()]
+        self._admin.asks(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(wanted, topics=new)]))
+
+    def _group_topic(self, name: str, partitions: Iterable[int]) -> OffsetFetchRequestGroupTopic:
+        return OffsetFetchRequestGroupTopic(name, self.server.topics[name], list(partitions))
+
+
+__all__ = ["Scene", "Server", "Voice", "Where"]

@@ -1,0 +1,34 @@
+"""The coordinator answer for answer beside Apache Kafka (see `scenario` and `comparing`)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tests.conformance.scenarios as _  # noqa: F401  # fills SCENARIOS
+from tests.conformance.comparing import Outcome, Stage
+from tests.conformance.scenario import SCENARIOS, Scenario
+
+DIFFERENCES = Path(__file__).parents[2] / "docs" / "differences.md"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_holdfast_answers_as_apache_kafka(stage: Stage, outcomes: list[Outcome], scenario: Scenario) -> None:
+    played = stage.outcomes(scenario)
+    outcomes += played
+
+    different = ["\n".join([outcome.title, *outcome.unlisted]) for outcome in played if outcome.unlisted]
+    assert not different, "\n" + "\n\n".join(different)
+    never_seen = set(scenario.listed) - {difference for outcome in played for difference in outcome.seen}
+    assert not never_seen, f"listed, but in no version seen: {never_seen}"
+
+
+def test_listed_differences_are_in_the_document() -> None:
+    documented = {int(number) for number in re.findall(r"^(\d+)\. ", DIFFERENCES.read_text(), re.MULTILINE)}
+
+    used = {listed.number for scenario in SCENARIOS.values() for listed in scenario.listed}
+
+    assert used <= documented
