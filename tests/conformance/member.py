@@ -17,7 +17,7 @@ from holdfast.wire.apis.offset_commit import (
 from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from holdfast.wire.message import Api
 from tests.conformance.scene import Scene, Voice
-from tests.conformance.versions import NAMES_PROTOCOL
+from tests.conformance.versions import NAMES_PROTOCOL, Row
 
 Protocols = Sequence[tuple[str, bytes]]
 
@@ -39,8 +39,9 @@ class Member(Voice):
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "cid",
+        row: Row | None = None,
     ) -> None:
-        super().__init__(scene, name, client_id)
+        super().__init__(scene, name, client_id, row)
         scene.enter(self)
         self.instance_id = instance_id
         self.protocols = protocols
@@ -58,7 +59,7 @@ class Member(Voice):
 
     def sends_join(self, **said: Any) -> None:
         """A dynamic newcomer takes the detour for its id where its version has one."""
-        if self.scene.row.hands_out_ids and self.instance_id is None and not said.get("member_id", self.member_id):
+        if self.row.hands_out_ids and self.instance_id is None and not said.get("member_id", self.member_id):
             self.takes_id()
         self.says_join(**said)
 
@@ -102,8 +103,8 @@ class Member(Voice):
             "generation_id": self.generation,
             "member_id": self.member_id,
             "group_instance_id": self.instance_id,
-            "protocol_type": "consumer" if self.scene.row.number >= NAMES_PROTOCOL else None,
-            "protocol_name": self.protocol if self.scene.row.number >= NAMES_PROTOCOL else None,
+            "protocol_type": "consumer" if self.row.number >= NAMES_PROTOCOL else None,
+            "protocol_name": self.protocol if self.row.number >= NAMES_PROTOCOL else None,
             "assignments": [SyncGroupRequestAssignment(to.member_id, what) for to, what in (plan or {}).items()],
         }
         self.says(SyncGroupRequest(**(asked | said)))
@@ -123,7 +124,7 @@ class Member(Voice):
 
     def leaves(self, *entries: MemberIdentity, **said: Any) -> Any:
         """Leaves, or takes others out; before row 5 a request speaks of one member only."""
-        if not self.scene.row.is_static:
+        if not self.row.is_static:
             return self.asks(LeaveGroupRequest(**({"group_id": self.group, "member_id": self.member_id} | said)))
         wanted = list(entries) or [MemberIdentity(said.pop("member_id", self.member_id), self.instance_id)]
         return self.asks(LeaveGroupRequest(**({"group_id": self.group, "members": wanted} | said)))
@@ -163,7 +164,7 @@ def stable(scene: Scene, *members: Member) -> None:
 def joined(scene: Scene, *members: Member) -> None:
     """All members in one generation that awaits its assignment; the first, who came first, leads."""
     for member in members:
-        if scene.row.hands_out_ids and member.instance_id is None and not member.member_id:
+        if member.row.hands_out_ids and member.instance_id is None and not member.member_id:
             member.takes_id()  # before the initial delay runs
     for count, member in enumerate(members, start=1):
         member.sends_join()

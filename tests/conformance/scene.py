@@ -57,15 +57,16 @@ class Server:
 class Voice(WireClient):
     """One connection under a name; what it hears goes into the transcript."""
 
-    def __init__(self, scene: Scene, name: str, client_id: str = "cid") -> None:
+    def __init__(self, scene: Scene, name: str, client_id: str = "cid", row: Row | None = None) -> None:
         super().__init__(scene.server.address)
         self.scene = scene
+        self.row = row or scene.row
         self.name = name
         self.client_id = client_id
         self._asked: list[tuple[Api, int]] = []
 
     def version_of(self, api: Api) -> int:
-        return self.scene.row.of(api.key)
+        return self.row.of(api.key)
 
     def says(self, message: Any, version: int | None = None) -> None:
         spoken = self.version_of(message.API) if version is None else version

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -164,28 +165,31 @@ class Groups:
         self._perform(self.coordinator.topic_grew(name, self.now_ms()))
 
     def _perform(self, effects: Effects) -> None:
-        for ticket, response in effects.replies:
-            assert isinstance(ticket, Ticket)
-            ticket.answer(response)
-        if effects.events:
-            self._ledger.write(effects.events, self._broker.now_ms())
-        for append in effects.appends:
-            self._store(append)
+        """Also what follows from them, in a loop: a thousand commands may wait for one append and fail after it."""
+        following = deque([effects])
+        while following:
+            effects = following.popleft()
+            for ticket, response in effects.replies:
+                assert isinstance(ticket, Ticket)
+                ticket.answer(response)
+            if effects.events:
+                self._ledger.write(effects.events, self._broker.now_ms())
+            following.extend(more for append in effects.appends if (more := self._store(append)) is not None)
 
-    def _store(self, append: Append) -> None:
+    def _store(self, append: Append) -> Effects | None:
+        """What follows from the append; None while that is not known."""
         try:
             partition = self.journal.append(append.group_id, append.records, self._broker.now_ms())
         except (LogError, WireError) as error:
             # WireError: a fact that no record can hold. The group must hear of it too, or it would wait for ever.
             logger.error("group %.100s: %s", append.group_id, error)
-            self._perform(self.coordinator.append_failed(append, _mapped(error), self.now_ms()))
-            return
+            return self.coordinator.append_failed(append, _mapped(error), self.now_ms())
         partition.notify()
         self._broker.flusher.written(partition)
         if partition.config.flush == "always":
             self._broker.changes.start(self._finish_after_flush(append, partition))
-        else:
-            self._perform(self.coordinator.append_done(append, self.now_ms()))
+            return None
+        return self.coordinator.append_done(append, self.now_ms())
 
     async def _finish_after_flush(self, append: Append, partition: Partition) -> None:
         try:

@@ -70,6 +70,8 @@ class GroupCoordinator:
         self._highest_deleted = 0
         """The highest generation of any deleted group: a new group starts above it, so that no commit of a member of
         the old one can pass for one of the new."""
+        self._deleted_while_loading: set[str] = set()
+        """Topics that went while the offsets of some groups were not known yet."""
         self._to_wake: dict[int, set[str]] = {}
         """The groups that are being loaded, by partition."""
 
@@ -155,6 +157,9 @@ class GroupCoordinator:
                 rebalance.await_syncs(self._ctx, group, now_ms)
             if len(group.roster) > self._ctx.config.max_size:
                 rebalance.prepare(self._ctx, group, now_ms, cause="more members than group.max.size")
+            self._forget_topics(group, self._deleted_while_loading, now_ms)
+        if not self._loading:
+            self._deleted_while_loading.clear()
         return self._drain()
 
     def _partition_of(self, group_id: str) -> int:
@@ -326,15 +331,20 @@ class GroupCoordinator:
     def topics_deleted(self, names: Iterable[str], now_ms: int) -> Effects:
         """Offsets of a topic that is gone mean nothing, and would be wrong for a new one of the same name."""
         gone = set(names)
+        if self._loading:
+            self._deleted_while_loading |= gone
         for group in list(self._groups.values()):
-
-            def forget(now_ms: int, group: Group = group) -> None:  # noqa: ARG001
-                doomed = [key for key in group.stored.offsets if key[0] in gone]
-                offsets.forget(self._ctx, group, doomed, lambda _code: None)
-
-            if any(key[0] in gone for key in group.stored.offsets):
-                self._ctx.when_free(group, forget, now_ms)
+            if not self.is_loading(group.id):
+                self._forget_topics(group, gone, now_ms)
         return self._drain()
+
+    def _forget_topics(self, group: Group, gone: set[str], now_ms: int) -> None:
+        def forget(now_ms: int) -> None:  # noqa: ARG001
+            doomed = [key for key in group.stored.offsets if key[0] in gone]
+            offsets.forget(self._ctx, group, doomed, lambda _code: None)
+
+        if any(key[0] in gone for key in group.stored.offsets):
+            self._ctx.when_free(group, forget, now_ms)
 
     def topic_grew(self, name: str, now_ms: int) -> Effects:
         """If the leader does not know that it leads, nobody watches the topics; then we do."""

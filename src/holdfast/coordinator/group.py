@@ -70,6 +70,8 @@ class Group:
         self.busy = False
         """An append is under way; commands wait."""
         self.waiting: deque[Callable[[int], None]] = deque()
+        self.fenced: set[tuple[str | None, str]] = set()
+        """Instance id and member id of those who were told that somebody else holds the seat."""
         self.restored_in_sync = False
         """Loaded between a generation's forming and its assignment: whoever joins now makes all rejoin."""
         self.leader_unaware = False

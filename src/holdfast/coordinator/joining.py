@@ -23,6 +23,8 @@ FIRST_WITH_SKIP_ASSIGNMENT: Final = 9
 LONGEST_STRING: Final = 32_767
 """Of the wire and of the journal, in bytes."""
 MOST_BYTES_PER_CHAR: Final = 4
+MAX_FENCED: Final = 1_000
+"""Impostors remembered in one group, to tell of each once."""
 MAX_PENDING: Final = 1_000
 """Ids handed out and not used, in one group. A client that asks for ever gets the oldest of them forgotten; its owner,
 should it come after all, is told that it is unknown and asks again."""
@@ -91,7 +93,11 @@ def has_room(ctx: Context, group: Group, request: JoinGroupRequest) -> bool:
         # Apache Kafka refuses a restarted static member in a full group, although it only takes its own seat.
         member = roster.holder_of(request.group_instance_id)
     if group.state is PREPARING:
-        return (member is not None and member.parked_join is not None) or roster.parked_joins < ctx.config.max_size
+        limit = ctx.config.max_size
+        if member is not None:
+            return member.is_static or member.parked_join is not None or roster.parked_joins < limit
+        # A newcomer must not take the seat of a static member that is away. Counted only where it may matter.
+        return roster.parked_joins + roster.static_members < limit or roster.seats_taken < limit
     return member is not None or len(roster) < ctx.config.max_size
 
 
@@ -266,6 +272,12 @@ def _admit(ctx: Context, group: Group, command: Join, member_id: str, now_ms: in
 def tell_fenced(
     ctx: Context, group: Group, member_id: str, instance_id: str | None, client: Client, now_ms: int
 ) -> None:
+    """Once for each impostor: one that asks in a loop must not fill the ledger."""
+    if (instance_id, member_id) in group.fenced:
+        return
+    if len(group.fenced) >= MAX_FENCED:
+        group.fenced.clear()
+    group.fenced.add((instance_id, member_id))
     ctx.tell(
         EventKind.FENCED,
         group,

@@ -153,6 +153,18 @@ class Roster:
         return self._parked_joins
 
     @property
+    def seats_taken(self) -> int:
+        """Parked joins and the seats of static members that are away."""
+        if len(self._instances) == 0:
+            return self._parked_joins
+        away = sum(self._members[member_id].parked_join is None for member_id in self._instances.values())
+        return self._parked_joins + away
+
+    @property
+    def static_members(self) -> int:
+        return len(self._instances)
+
+    @property
     def all_joined(self) -> bool:
         """Nobody is waited for: every member's join is parked, and every id that was handed out has been used."""
         return self._parked_joins == len(self._members) and not self.pending

@@ -154,11 +154,25 @@ def _decode_value(src: _Source, spec: Spec, version: int, flexible: bool, target
         _decode_run(src, [(target, spec)])
     elif spec.kind == "struct":
         assert spec.struct is not None
-        _decode_struct(src, spec.struct, version, flexible, target)
+        if spec.nullable_at(version):
+            _decode_nullable_struct(src, spec.struct, version, flexible, target)
+        else:
+            _decode_struct(src, spec.struct, version, flexible, target)
     elif spec.kind == "array":
         _decode_array(src, spec, version, flexible, target)
     else:
         _decode_sized(src, spec, version, flexible, target)
+
+
+def _decode_nullable_struct(src: _Source, cls: type[Any], version: int, flexible: bool, target: str) -> None:
+    """One byte in front tells whether the struct is there: negative if not."""
+    src.add("pos += 1")
+    src.add("if buf[pos - 1] > 127:")
+    src.add(f"    {target} = None")
+    src.add("else:")
+    src.indent += 1
+    _decode_struct(src, cls, version, flexible, target)
+    src.indent -= 1
 
 
 def _decode_length(src: _Source, flexible: bool, formats: str, size: int) -> str:
@@ -260,6 +274,8 @@ def minimum_size(spec: Spec, version: int, flexible: bool) -> int:
         return FIXED_SIZES[spec.kind]
     if spec.kind == "struct":
         assert spec.struct is not None
+        if spec.nullable_at(version):
+            return 1
         inner = sum(
             minimum_size(field, version, flexible)
             for _, field in specs_of(spec.struct)
@@ -347,7 +363,16 @@ def _encode_value(src: _Source, spec: Spec, version: int, flexible: bool, field:
         assert spec.struct is not None
         name = src.fresh("s")
         src.add(f"{name} = {field}")
+        if not spec.nullable_at(version):
+            _encode_struct(src, spec.struct, version, flexible, name, append)
+            return
+        src.add(f"if {name} is None:")
+        src.add(f"    {append}(b'\\xff')")
+        src.add("else:")
+        src.indent += 1
+        src.add(f"{append}(b'\\x01')")
         _encode_struct(src, spec.struct, version, flexible, name, append)
+        src.indent -= 1
     elif spec.kind == "array":
         _encode_array(src, spec, version, flexible, field, append)
     else:

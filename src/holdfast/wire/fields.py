@@ -146,11 +146,12 @@ def struct(
     *,
     since: int = 0,
     until: int = LATEST,
+    nullable: int | None = None,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A nested struct. Tagged, it is absent (None) by default."""
-    return _field(Spec("struct", since, until, tag=tag, ignorable=ignorable, struct=cls))
+    """A nested struct. Tagged or nullable, it is absent (None) by default."""
+    return _field(Spec("struct", since, until, nullable, tag, ignorable, struct=cls))
 
 
 def specs_of(cls: type[Any]) -> list[tuple[str, Spec]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.member import BOTH, RANGE, ROUND_ROBIN, Member, joined, stable
-from tests.conformance.scenario import Listed, scenario
+from tests.conformance.scenario import scenario
 from tests.conformance.scene import Scene
 from tests.conformance.versions import HANDS_OUT_IDS, STATIC
 
@@ -194,6 +194,3 @@ def newcomers_id_with_nothing_in_common_may_try_again(scene: Scene) -> None:
     first.sends_join()
     first.hears()
     second.hears()
-
-
-__all__ = ["Listed"]

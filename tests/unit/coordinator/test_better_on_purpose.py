@@ -359,3 +359,17 @@ def test_better_8_holds_over_a_restart_of_the_broker() -> None:
     bench.topic_grew("t")
 
     assert follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_better_3_a_stranger_does_not_take_the_seat_of_a_static_member_that_is_away() -> None:
+    # given a full group of two static members in a rebalance, one of them away
+    bench = Bench(max_size=2)
+    leader, follower = pair(bench)
+    leader.join()
+
+    # when a stranger comes
+    stranger = bench.join(version=3)
+
+    # then it is refused, and the one that was away finds its seat
+    assert stranger.code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert follower.restarted().join().code in (None, ErrorCode.NONE)

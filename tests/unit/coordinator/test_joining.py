@@ -477,10 +477,9 @@ def test_e55_the_leader_that_rejoined_in_time_keeps_the_job() -> None:
     assert second.leads, "the first was away"
     second.sync(first)
 
-    back = first.restarted()
-    back.join()
+    first.join()  # back under its own id, and before the other in every list
     second.join()
-    handle = back.join()
+    handle = first.join()
     second.take()
 
     assert (second.generation, second.leads) == (3, True)

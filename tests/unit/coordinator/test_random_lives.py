@@ -215,7 +215,7 @@ def _is_stored(stored: Stored) -> bool:
 
 
 Lives.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

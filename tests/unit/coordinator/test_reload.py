@@ -384,3 +384,17 @@ def test_the_events_say_how_long_a_group_stood_still() -> None:
     leader.sync(follower)
 
     assert bench.told(EventKind.ASSIGNED)[-1].stood_still_ms == 600
+
+
+def test_a_topic_deleted_while_the_journal_is_read_takes_its_offsets_along() -> None:
+    # given a group with offsets of two topics, and a broker that starts again
+    bench = Bench()
+    bench.commit({("kept", 0): 1, ("gone", 0): 1})
+    bench.restart(only_load=True)
+
+    # when one of them is deleted before the group is known
+    bench.topics_deleted("gone")
+    bench.finish_loading()
+
+    # then a new topic of that name begins without an offset
+    assert set(bench.fetch()) == {("kept", 0)}

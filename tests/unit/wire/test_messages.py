@@ -121,7 +121,11 @@ def assert_same_values(ours: Any, theirs: Any, version: int) -> None:
             assert mine == other, name
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES, ids=case_id)
+NOT_IN_KAFKA_PYTHON = {"ConsumerGroupHeartbeat"}
+IN_KAFKA_PYTHON = [case for case in CASES if case[0].API.name not in NOT_IN_KAFKA_PYTHON]
+
+
+@pytest.mark.parametrize(("cls", "version"), IN_KAFKA_PYTHON, ids=case_id)
 def test_kafka_python_reads_what_we_write_and_writes_the_same(cls: Any, version: int) -> None:
     rng = random.Random(f"{cls.__name__} {version}")
     theirs = in_kafka_python(cls)

@@ -3,6 +3,7 @@
 from holdfast.wire.apis import (
     alter_configs,
     api_versions,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -34,6 +35,7 @@ from holdfast.wire.apis import (
 __all__ = [
     "alter_configs",
     "api_versions",
+    "consumer_group_heartbeat",
     "create_partitions",
     "create_topics",
     "delete_groups",

@@ -1,0 +1,160 @@
+"""6.D and 6.E: when the join phase ends, who leads, and which protocol is chosen."""
+
+from __future__ import annotations
+
+from tests.conformance.member import BOTH, RANGE, ROUND_ROBIN, Member, joined, stable
+from tests.conformance.scenario import scenario
+from tests.conformance.scene import Scene
+from tests.conformance.versions import HANDS_OUT_IDS, NEWEST, ROWS, STATIC
+
+BOTH_REVERSED = (*ROUND_ROBIN, *RANGE)
+CHANGED = (("range", b"\x77"),)
+
+
+@scenario(40, 44, 47)
+def first_join_waits_for_the_initial_delay(scene: Scene) -> None:
+    first, second = Member(scene, "A"), Member(scene, "B")
+    first.sends_join()
+    scene.awaits_members(1)
+    second.sends_join()
+    first.is_parked()
+    scene.awaits_members(2)
+    first.hears()
+    second.hears()
+
+
+@scenario(46)
+def newcomer_to_a_stable_group_waits_only_for_its_members(scene: Scene) -> None:
+    first, second = Member(scene, "A"), Member(scene, "B")
+    stable(scene, first)
+    second.sends_join()
+    second.is_parked()
+    scene.describes()
+    first.beats()
+    first.sends_join()
+    first.hears()
+    second.hears()
+    scene.describes()
+
+
+@scenario(49)
+def leader_rejoins_unchanged(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    stable(scene, leader, follower)
+    leader.sends_join()
+    leader.is_parked()
+    follower.beats()
+    follower.joins()
+    leader.hears()
+    scene.describes()
+
+
+@scenario(51)
+def follower_rejoins_unchanged_and_then_changed(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    stable(scene, leader, follower)
+    follower.joins()
+    scene.describes()
+    follower.sends_join(protocols=CHANGED)
+    follower.is_parked()
+    leader.beats()
+    scene.describes()
+    leader.joins()
+    follower.hears()
+
+
+@scenario(52)
+def members_rejoin_unchanged_before_the_assignment(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    joined(scene, leader, follower)
+    follower.joins()
+    leader.joins()
+    scene.describes()
+    leader.syncs({leader: b"\x01", follower: b"\x02"})
+    follower.syncs()
+
+
+@scenario(52)
+def follower_rejoins_changed_before_the_assignment(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    joined(scene, leader, follower)
+    follower.sends_join(protocols=CHANGED)
+    follower.is_parked()
+    leader.beats()
+    leader.syncs({leader: b"\x01"})
+    leader.joins()
+    follower.hears()
+
+
+@scenario(54)
+def member_that_does_not_rejoin_in_time(scene: Scene) -> None:
+    absent = Member(scene, "A", rebalance_ms=400, session_ms=1900)
+    present = Member(scene, "B", rebalance_ms=400, session_ms=1900)
+    stable(scene, absent, present)
+    present.sends_join(protocols=CHANGED)
+    present.is_parked()
+    present.hears() if scene.row.number else present.is_parked()
+    absent.beats()
+    absent.joins()
+
+
+@scenario(56, since=STATIC)
+def no_static_member_rejoins_in_time(scene: Scene) -> None:
+    members = [Member(scene, name, name, rebalance_ms=400) for name in "ABC"]
+    stable(scene, *members)
+    members[2].leaves()
+    scene.describes()
+    scene.waits(0.7)
+    scene.describes()
+    members[0].beats()
+    members[0].sends_join()
+    members[0].is_parked()
+    members[1].joins()
+    members[0].hears()
+
+
+@scenario(57, 59)
+def protocol_with_the_most_votes(scene: Scene) -> None:
+    first = Member(scene, "A", protocols=BOTH)
+    second = Member(scene, "B", protocols=BOTH_REVERSED)
+    third = Member(scene, "C", protocols=BOTH_REVERSED)
+    stable(scene, first, second, third)
+    scene.describes()
+
+
+@scenario(57)
+def protocol_that_all_have(scene: Scene) -> None:
+    first = Member(scene, "A", protocols=BOTH)
+    second = Member(scene, "B", protocols=ROUND_ROBIN)
+    stable(scene, first, second)
+    scene.describes()
+    second.joins(protocols=RANGE)
+    scene.describes()
+
+
+@scenario(62)
+def only_the_leader_gets_the_list(scene: Scene) -> None:
+    members = [Member(scene, name, protocols=(("range", name.encode()),)) for name in "ABC"]
+    stable(scene, *members)
+    scene.describes()
+
+
+@scenario(63, since=NEWEST)
+def leader_of_an_old_version_with_a_static_follower(scene: Scene) -> None:
+    leader = Member(scene, "A", row=ROWS[HANDS_OUT_IDS])
+    follower = Member(scene, "B", "I")
+    stable(scene, leader, follower)
+    scene.describes()
+
+
+@scenario()
+def group_that_came_back_from_empty(scene: Scene) -> None:
+    member = Member(scene, "A")
+    stable(scene, member)
+    member.leaves()
+    scene.describes()
+    other = Member(scene, "B")
+    other.sends_join(protocol_type="connect")
+    other.is_parked()
+    other.hears()
+    scene.describes()
