@@ -175,7 +175,9 @@ def test_apache_kafka_takes_invalid_utf8_for_another_name(apache_kafka: ApacheKa
 # -- hostile bodies ----------------------------------------------------------------------------------------------------
 
 
-EXPECTED_LINES = re.compile("closing the connection of|asked for transactions|name neither a member id|group.protocol=consumer")
+EXPECTED_LINES = re.compile(
+    "closing the connection of|asked for transactions|name neither a member id|group.protocol=consumer"
+)
 
 
 def hostile_bodies(api_key: int, version: int) -> Iterator[bytes]:
