@@ -157,6 +157,7 @@ class BrokerConfig:
     offsets_retention_minutes: int = _setting("offsets.retention.minutes")
     offsets_retention_check_interval_ms: int = _setting("offsets.retention.check.interval.ms")
     offsets_topic_num_partitions: int = _setting("offsets.topic.num.partitions")
+    offsets_topic_segment_bytes: int = _setting("offsets.topic.segment.bytes")
     offsets_commit_timeout_ms: int = _setting("offsets.commit.timeout.ms")
 
     #: What was set, under its own name and as it was written, for DescribeConfigs.

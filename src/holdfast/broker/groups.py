@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_SEGMENT_BYTES: Final = 100 * 1024 * 1024
 LOAD_CHUNK: Final = 1_000
 """Records of the journal that are taken in at a time, so that the event loop serves others in between."""
 
@@ -65,7 +64,9 @@ class Groups:
     def __init__(self, broker: Broker) -> None:
         config = broker.config
         self._broker = broker
-        self.journal = GroupJournal(broker.topics, config.offsets_topic_num_partitions, OFFSETS_SEGMENT_BYTES)
+        self.journal = GroupJournal(
+            broker.topics, config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes
+        )
         self._ledger = LedgerWriter(broker.topics, broker.changes, broker.flusher)
         self.coordinator = GroupCoordinator(
             GroupConfig(
