@@ -46,6 +46,7 @@ test: setup
 test-real: setup
 	-@scripts/kafka-install
 	-@scripts/kcat-ensure > /dev/null
+	-@scripts/kafkajs-ensure > /dev/null
 	$(BIN)/python -m pytest tests -m real -q
 
 bench: setup kafka

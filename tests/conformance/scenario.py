@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.conformance.scene import Scene
 from tests.conformance.versions import ROWS, Row
 
+REST = "…"
 Play = Callable[[Scene], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A difference that docs/differences.md lists: where Kafka's line says `kafka`, Holdfast's says `holdfast`."""
+    """A difference that docs/differences.md lists: where Kafka's line says `kafka`, Holdfast's says `holdfast`.
+
+    Either a part of the line, whose rest is the same; or, with … for what is not told, the whole line.
+    """
 
     number: int
     kafka: str
     holdfast: str
+
+    def explains(self, kafka: str, holdfast: str) -> bool:
+        if REST in self.kafka + self.holdfast:
+            return _is_line(self.kafka, kafka) and _is_line(self.holdfast, holdfast)
+        return self.kafka in kafka and kafka.replace(self.kafka, self.holdfast) == holdfast
+
+
+def _is_line(told: str, line: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, told.split(REST))), line) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +42,26 @@ class Scenario:
     play: Play
     rows: tuple[Row, ...]
     listed: tuple[Listed, ...]
+    after_deletions: bool
+    """Difference 22: generations are counted from the first one heard."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(*behaviours: int, since: int = 0, until: int = 9, listed: Sequence[Listed] = ()) -> Callable[[Play], Play]:
+def scenario(
+    *behaviours: int,
+    since: int = 0,
+    until: int = 9,
+    listed: Sequence[Listed] = (),
+    after_deletions: bool = False,
+) -> Callable[[Play], Play]:
     """Declare a play. `since` and `until` are rows of versions (see `versions`)."""
 
     def declare(play: Play) -> Play:
         name = play.__name__
         assert name not in SCENARIOS, f"two scenarios are called {name}"
-        SCENARIOS[name] = Scenario(name, behaviours, play, ROWS[since : until + 1], tuple(listed))
+        SCENARIOS[name] = Scenario(name, behaviours, play, ROWS[since : until + 1], tuple(listed), after_deletions)
         return play
 
     return declare

@@ -85,7 +85,7 @@ class Voice(WireClient):
             self.scene.transcript.say(f"{self.name} is disconnected")
             return None
         self._learn(api, answer)
-        self.scene.transcript.heard(self.name, api.name, version, answer)
+        self.scene.transcript.heard(self.name, api.name, answer)
         return answer
 
     def asks(self, message: Any, version: int | None = None) -> Any:
@@ -164,7 +164,7 @@ class Scene:
         answer = self._admin.receive(ListGroupsRequest.API, version)[1]
         answer.groups = [listed for listed in answer.groups if listed.group_id == self.group]
         self._admin._asked.clear()
-        self.transcript.heard("admin", "ListGroups", version, answer)
+        self.transcript.heard("admin", "ListGroups", answer)
 
     def deletes(self, *groups: str) -> None:
         self._admin.asks(DeleteGroupsRequest(list(groups) or [self.group]))

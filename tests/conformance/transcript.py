@@ -32,6 +32,9 @@ class Transcript:
         self._topics = topics
         self._names: dict[str, str] = {}
         self._given: dict[str, int] = {}
+        self.counts_generations = False
+        """Whether generations are told by their distance from the first one."""
+        self._first_generation: int | None = None
 
     def name_member(self, member_id: str, owner: str, prefix: str) -> None:
         """From now on this id is called after its owner, with a number."""
@@ -45,8 +48,8 @@ class Transcript:
     def say(self, line: str) -> None:
         self.lines.append(line)
 
-    def heard(self, who: str, api: str, version: int, answer: object) -> None:
-        self.say(f"{who} hears {api} v{version}: {self.rendered(answer)}")
+    def heard(self, who: str, api: str, answer: object) -> None:
+        self.say(f"{who} hears {api}: {self.rendered(answer)}")
 
     def rendered(self, value: object, field: str = "") -> str:
         if dataclasses.is_dataclass(value):
@@ -58,6 +61,9 @@ class Transcript:
         if isinstance(value, (bytes, bytearray, memoryview)):
             raw = bytes(value)
             return self._topics.get(raw, "no topic") if field == "topic_id" else f"x{raw.hex()}"
+        if field == "generation_id" and self.counts_generations and isinstance(value, int) and value > 0:
+            self._first_generation = self._first_generation or value
+            return f"first+{value - self._first_generation}"
         if field == "port":
             return "PORT" if value == self._port else repr(value)
         return repr(value)
