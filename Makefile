@@ -6,12 +6,13 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka demo lint format test test-real bench performance clean
+.PHONY: help setup java kafka demo lint format test test-real conformance bench performance clean
 
 help:
 	@echo "make demo       a broker, a group of three, and a redeploy that nobody notices"
 	@echo "make test       the fast tests (a few minutes)"
 	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
+	@echo "make conformance  groups answer for answer beside Apache Kafka"
 	@echo "make lint       ruff, strict types, import contracts"
 	@echo "make bench      Holdfast and Apache Kafka side by side; renders docs/performance.md"
 	@echo "make format     let ruff format the code"
@@ -48,6 +49,9 @@ test-real: setup
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
 	$(BIN)/python -m pytest tests -m real -q
+
+conformance: setup kafka
+	$(BIN)/python -m pytest tests/conformance -m real -q
 
 bench: setup kafka
 	$(BIN)/python -m bench

@@ -43,12 +43,16 @@ def prepared(address: tuple[str, int]) -> Server:
     with WireClient(address) as client:
         for name, partitions in TOPICS.items():
             client.create_topic(name, partitions)
-        found = client.ask(MetadataRequest(None), 12).topics
+        eventually(lambda: TOPICS.keys() <= topic_ids(client).keys(), "the topics are known")
         eventually(
             lambda: client.ask(FindCoordinatorRequest(coordinator_keys=["any"]), 4).coordinators[0].error_code == 0,
             "there is a coordinator",
         )
-    return Server(address, {topic.name: topic.topic_id for topic in found} | NO_SUCH_TOPIC)
+        return Server(address, topic_ids(client) | NO_SUCH_TOPIC)
+
+
+def topic_ids(client: WireClient) -> dict[str, bytes]:
+    return {topic.name: topic.topic_id for topic in client.ask(MetadataRequest(None), 12).topics}
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ class Member(Voice):
     def says_join(self, **said: Any) -> None:
         """Exactly this request, no detour."""
         protocols: Protocols = said.pop("protocols", self.protocols)
-        asked = {
+        asked: dict[str, Any] = {
             "group_id": self.group,
             "session_timeout_ms": self.session_ms,
             "rebalance_timeout_ms": self.rebalance_ms,
@@ -98,7 +98,7 @@ class Member(Voice):
     # -- the others ----------------------------------------------------------------------------------------------------
 
     def sends_sync(self, plan: Mapping[Member, bytes] | None = None, **said: Any) -> None:
-        asked = {
+        asked: dict[str, Any] = {
             "group_id": self.group,
             "generation_id": self.generation,
             "member_id": self.member_id,
@@ -114,7 +114,7 @@ class Member(Voice):
         return self.hears()
 
     def beats(self, **said: Any) -> Any:
-        asked = {
+        asked: dict[str, Any] = {
             "group_id": self.group,
             "generation_id": self.generation,
             "member_id": self.member_id,
@@ -132,7 +132,7 @@ class Member(Voice):
     def commits(self, offset: int = 7, *topics: str, epoch: int = -1, metadata: str | None = "", **said: Any) -> Any:
         """This offset for partition 0 of the topics, `orders` if none is named."""
         where = OffsetCommitRequestPartition(0, offset, epoch, committed_metadata=metadata)
-        asked = {
+        asked: dict[str, Any] = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.generation,
             "member_id": self.member_id,

@@ -7,6 +7,7 @@ down that none came. What happens on the stage is the transcript, nothing else.
 
 from __future__ import annotations
 
+import itertools
 import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,14 +17,15 @@ from typing import Any, Self, TypeVar
 
 from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
-from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
-from holdfast.wire.apis.list_groups import ListGroupsRequest
+from holdfast.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from holdfast.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
 from holdfast.wire.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
 from holdfast.wire.apis.offset_fetch import (
+    OFFSET_FETCH,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestGroupTopic,
@@ -63,29 +65,39 @@ class Voice(WireClient):
         self.row = row or scene.row
         self.name = name
         self.client_id = client_id
-        self._asked: list[tuple[Api, int]] = []
+        self._asked: list[tuple[Api, int, int]] = []
+        """API, version and correlation id of what has no answer yet; answers come in this order."""
+        self._correlation_ids = itertools.count(1)
 
     def version_of(self, api: Api) -> int:
         return self.row.of(api.key)
 
     def says(self, message: Any, version: int | None = None) -> None:
         spoken = self.version_of(message.API) if version is None else version
-        self._asked.append((message.API, spoken))
-        self.send_bytes(encode_request(message, spoken, len(self._asked), self.client_id))
+        correlation_id = next(self._correlation_ids)
+        self._asked.append((message.API, spoken, correlation_id))
+        self.send_bytes(encode_request(message, spoken, correlation_id, self.client_id))
 
     def hears(self) -> Any:
         """The next answer; written down. Silence and a closed connection are answers, too."""
         if not self._has_news(SILENCE_S):
             self.scene.transcript.say(f"{self.name} hears nothing")
             return None
-        api, version = self._asked.pop(0)
+        api = self._asked[0][0]
         try:
-            answer = self.receive(api, version)[1]
+            answer = self.takes_answer()
         except ConnectionError:
             self.scene.transcript.say(f"{self.name} is disconnected")
             return None
         self._learn(api, answer)
         self.scene.transcript.heard(self.name, api.name, answer)
+        return answer
+
+    def takes_answer(self) -> Any:
+        """The next answer, and nothing is written down."""
+        api, version, correlation_id = self._asked.pop(0)
+        answered, answer = self.receive(api, version)
+        assert answered == correlation_id, f"{self.name} hears an answer out of order"
         return answer
 
     def asks(self, message: Any, version: int | None = None) -> Any:
@@ -130,7 +142,8 @@ class Scene:
         self._voices.close()
 
     def enter(self, voice: V) -> V:
-        return self._voices.enter_context(voice)
+        self._voices.enter_context(voice)
+        return voice
 
     def waits(self, seconds: float) -> None:
         """Time passes: the one thing that a time-out needs."""
@@ -160,18 +173,16 @@ class Scene:
     def lists(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
         """This group's line in the list of groups; the others belong to other scenes."""
         self._admin.says(ListGroupsRequest(list(states), list(types)))
-        version = self._admin.version_of(ListGroupsRequest.API)
-        answer = self._admin.receive(ListGroupsRequest.API, version)[1]
+        answer = self._admin.takes_answer()
         answer.groups = [listed for listed in answer.groups if listed.group_id == self.group]
-        self._admin._asked.clear()
-        self.transcript.heard("admin", "ListGroups", answer)
+        self.transcript.heard("admin", LIST_GROUPS.name, answer)
 
     def deletes(self, *groups: str) -> None:
         self._admin.asks(DeleteGroupsRequest(list(groups) or [self.group]))
 
     def finds_coordinator(self, *keys: str, key_type: int = 0) -> None:
         wanted = list(keys) or [self.group]
-        if self.row.of(FindCoordinatorRequest.API.key) < 4:
+        if self.row.of(FIND_COORDINATOR.key) < 4:
             self._admin.asks(FindCoordinatorRequest(wanted[0], key_type))
         else:
             self._admin.asks(FindCoordinatorRequest(key_type=key_type, coordinator_keys=wanted))
@@ -186,7 +197,7 @@ class Scene:
     def fetches_offsets(self, where: Where | None, group: str | None = None) -> None:
         """`None` asks for all."""
         wanted = self.group if group is None else group
-        if self.row.of(OffsetFetchRequest.API.key) < 8:
+        if self.row.of(OFFSET_FETCH.key) < 8:
             old = None if where is None else [OffsetFetchRequestTopic(name, list(at)) for name, at in where.items()]
             self._admin.asks(OffsetFetchRequest(wanted, old))
             return

@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 import tests.conformance.scenarios as _  # noqa: F401  # fills SCENARIOS
+from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
+from holdfast.wire.apis.offset_fetch import OFFSET_FETCH
 from tests.conformance.comparing import Outcome, Stage
+from tests.conformance.coverage import CATALOGUE, NOT_PLAYED
 from tests.conformance.scenario import SCENARIOS, Scenario
+from tests.conformance.versions import APIS, ROWS
 
+LOWEST_OF_BOTH = {OFFSET_COMMIT.key: 2, OFFSET_FETCH.key: 1}
+"""Where Holdfast goes lower than Kafka, for librdkafka."""
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "differences.md"
 
 
@@ -38,3 +44,18 @@ def test_listed_differences_are_in_the_document() -> None:
     used = {listed.number for scenario in SCENARIOS.values() for listed in scenario.listed}
 
     assert used <= documented
+
+
+def test_every_behaviour_has_a_scenario_or_a_reason() -> None:
+    played = {number for scenario in SCENARIOS.values() for number in scenario.behaviours}
+    catalogue = {number for numbers in CATALOGUE.values() for number in numbers}
+
+    assert played | NOT_PLAYED.keys() == catalogue
+    assert not played & NOT_PLAYED.keys()
+
+
+def test_every_version_is_in_a_row() -> None:
+    """Of the versions that both servers speak."""
+    for api in APIS:
+        lowest = LOWEST_OF_BOTH.get(api.key, 0)
+        assert {row.of(api.key) for row in ROWS} == set(range(lowest, api.versions[1] + 1)), api.name

@@ -75,5 +75,5 @@ class Transcript:
                 continue
             held = getattr(value, field.name)
             if held and (keys := _UNORDERED.get((kind, field.name))):
-                held = sorted(held, key=lambda element: [self.rendered(getattr(element, key)) for key in keys])
+                held = sorted(held, key=lambda element: [self.rendered(getattr(element, key), key) for key in keys])
             yield f"{field.name}={self.rendered(held, field.name)}"

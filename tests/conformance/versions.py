@@ -27,7 +27,7 @@ NAMES_PROTOCOL = 7
 """From here on SyncGroup carries the protocol's type and name (KIP-559)."""
 NEWEST = 9
 
-_APIS = (
+APIS = (
     JOIN_GROUP,
     SYNC_GROUP,
     HEARTBEAT,
@@ -73,5 +73,5 @@ class Row:
 
 
 ROWS = tuple(
-    Row(row[0], dict(zip((api.key for api in _APIS), row, strict=True)) | {OFFSET_DELETE.key: 0}) for row in _TABLE
+    Row(row[0], dict(zip((api.key for api in APIS), row, strict=True)) | {OFFSET_DELETE.key: 0}) for row in _TABLE
 )

@@ -17,7 +17,7 @@ FIRST_WITH_NOT_FOUND: Final = 6
 
 
 def describe(group: Group | None, group_id: str, api_version: int) -> DescribedGroup:
-    """Protocol, metadata and assignments are shown only while they hold: in a stable group."""
+    """Protocol and metadata are shown only in a stable group; an assignment also while the next one is made."""
     if group is None or group.is_dead:
         missing = api_version >= FIRST_WITH_NOT_FOUND
         return DescribedGroup(
@@ -44,7 +44,7 @@ def _describe_member(group: Group, member: Member, stable: bool) -> DescribedGro
         client_id=member.client.client_id,
         client_host=member.client.host,
         member_metadata=member.metadata_for(group.stored.protocol_name) if stable else b"",
-        member_assignment=member.assignment if stable else b"",
+        member_assignment=b"" if group.assignments_void else member.assignment,
     )
 
 

@@ -74,6 +74,8 @@ class Group:
         """Instance id and member id of those who were told that somebody else holds the seat."""
         self.restored_in_sync = False
         """Loaded between a generation's forming and its assignment: whoever joins now makes all rejoin."""
+        self.assignments_void = False
+        """A generation ended before its assignment: what the members had before is no longer shown, as in Kafka."""
         self.leader_unaware = False
         """The leader was replaced below JoinGroup v9 and does not know that it leads."""
 

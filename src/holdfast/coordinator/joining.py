@@ -189,7 +189,7 @@ def _join_by_id(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
     if request.member_id in group.roster.pending:
         if request.group_instance_id is not None:
             # As Kafka: a static member is never asked to come back with an id.
-            _refuse(ctx, command, ErrorCode.UNKNOWN_SERVER_ERROR)
+            _refuse(ctx, command, ErrorCode.UNKNOWN_SERVER_ERROR, "")
             return
         _forget_pending(group, request.member_id)
         _admit(ctx, group, command, request.member_id, now_ms)

@@ -28,6 +28,7 @@ def prepare(
     """Begins a rebalance, unless one is under way; completes it at once if nobody is to be waited for."""
     if group.state in (EMPTY, COMPLETING, STABLE):
         if group.state is COMPLETING:
+            group.assignments_void = True
             release_syncs(ctx, group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         _cancel(group.sync_timer)
         first = group.state is EMPTY

@@ -85,7 +85,7 @@ def _assign(ctx: Context, group: Group, request: SyncGroupRequest, leader: Membe
 
     def stored(now_ms: int) -> None:
         group.enter(STABLE)
-        group.restored_in_sync = False
+        group.restored_in_sync = group.assignments_void = False
         for member in group.roster:
             member.assignment = assignments[member.id]
         moved = moved_partitions(before, assignments) if group.protocol_type == CONSUMER else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from tests.conformance.member import BOTH, RANGE, ROUND_ROBIN, Member, joined, stable
-from tests.conformance.scenario import scenario
+from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
 from tests.conformance.versions import HANDS_OUT_IDS, NEWEST, ROWS, STATIC
 
@@ -104,7 +105,7 @@ def no_static_member_rejoins_in_time(scene: Scene) -> None:
     stable(scene, *members)
     members[2].leaves()
     scene.describes()
-    scene.waits(0.7)
+    scene.waits(0.45)
     scene.describes()
     members[0].beats()
     members[0].sends_join()
@@ -157,4 +158,95 @@ def group_that_came_back_from_empty(scene: Scene) -> None:
     other.sends_join(protocol_type="connect")
     other.is_parked()
     other.hears()
+    scene.describes()
+
+
+@scenario(42)
+def late_newcomer_prolongs_the_initial_delay(scene: Scene) -> None:
+    first, second = Member(scene, "A", session_ms=1500), Member(scene, "B", session_ms=1500)
+    if scene.row.hands_out_ids:
+        first.takes_id()
+        second.takes_id()
+    first.sends_join()
+    scene.awaits_members(1)
+    scene.waits(0.1)
+    second.sends_join()
+    scene.waits(0.12)
+    first.is_parked()
+    first.hears()
+    second.hears()
+
+
+@scenario()
+def requests_behind_a_parked_join_wait(scene: Scene) -> None:
+    member = Member(scene, "A")
+    member.sends_join()
+    member.says(DescribeGroupsRequest([scene.group]))
+    member.is_parked()
+    member.hears()
+    member.hears()
+
+
+@scenario(listed=[Listed(20, "B hears nothing", "B hears JoinGroup: {error_code=27, …")])
+def join_is_superseded_by_another_of_the_same_member(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    stable(scene, leader, follower)
+    follower.sends_join(protocols=CHANGED)
+    follower.is_parked()
+    again = Member(scene, "B2", protocols=CHANGED)
+    again.member_id = follower.member_id
+    again.sends_join()
+    again.is_parked()
+    leader.joins()
+    again.hears()
+    follower.hears()
+
+
+@scenario(
+    listed=[
+        Listed(
+            30,
+            "A hears JoinGroup: …protocol_name='roundrobin'…metadata=x03…",
+            "A hears JoinGroup: …protocol_name='range'…metadata=x01…",
+        ),
+        Listed(30, "protocol_name='roundrobin', assignment=x01", "protocol_name='range', assignment=x01"),
+    ]
+)
+def protocol_offered_twice(scene: Scene) -> None:
+    stable(scene, Member(scene, "A", protocols=(("range", b"\x01"), ("range", b"\x02"), ("roundrobin", b"\x03"))))
+
+
+@scenario(
+    listed=[
+        Listed(30, "protocol_name=None, leader=A.1", "protocol_name='', leader=A.1"),
+        Listed(30, "A hears SyncGroup: {error_code=23, …", "A hears SyncGroup: {error_code=0, …"),
+    ]
+)
+def protocol_without_a_name(scene: Scene) -> None:
+    stable(scene, Member(scene, "A", protocols=(("", b"\x01"),)))
+
+
+@scenario()
+def member_rejoins_with_another_protocol_type(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    stable(scene, leader, follower)
+    follower.joins(protocol_type="connect")
+    follower.joins(protocols=())
+    leader.beats()
+    follower.beats()
+
+
+@scenario()
+def assignment_of_a_generation_that_ended_before_its_own(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    stable(scene, leader, follower)
+    leader.sends_join()
+    leader.is_parked()
+    follower.joins()
+    leader.hears()
+    scene.describes()
+    follower.sends_join(protocols=CHANGED)
+    scene.awaits_state("PreparingRebalance")
+    leader.joins()
+    follower.hears()
     scene.describes()

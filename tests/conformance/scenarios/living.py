@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.conformance.member import Member, joined, pair, stable
-from tests.conformance.scenario import scenario
+from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
 from tests.conformance.versions import HANDS_OUT_IDS, STATIC
 
@@ -173,7 +173,11 @@ def member_leaves_before_the_assignment(scene: Scene) -> None:
     follower.joins()
 
 
-@scenario(144, since=HANDS_OUT_IDS)
+@scenario(
+    144,
+    since=HANDS_OUT_IDS,
+    listed=[Listed(28, "…group_state='Empty', protocol_type='', …", "…group_state='Dead', protocol_type='', …")],
+)
 def newcomer_leaves_before_it_joined(scene: Scene) -> None:
     member = Member(scene, "A")
     member.takes_id()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.wire.consumer_protocol import Subscription, encode_subscription
 from tests.conformance.member import Member, joined, pair, stable
-from tests.conformance.scenario import scenario
+from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
 from tests.conformance.versions import NEWEST, STATIC
 
@@ -103,7 +103,16 @@ def commit_while_the_group_rebalances(scene: Scene) -> None:
     scene.fetches_offsets({"orders": [0]})
 
 
-@scenario(169)
+@scenario(
+    169,
+    listed=[
+        Listed(
+            12,
+            "A hears OffsetCommit: …no-such-topic…orders…payments…",
+            "A hears OffsetCommit: …orders…no-such-topic…payments…",
+        )
+    ],
+)
 def commit_for_an_unknown_topic_among_others(scene: Scene) -> None:
     consumer = Member(scene, "A")
     consumer.commits(3, "orders", "no-such-topic", "payments")

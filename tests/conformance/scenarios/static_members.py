@@ -8,13 +8,13 @@ from tests.conformance.scene import Scene
 from tests.conformance.versions import STATIC
 
 
-@scenario(65, 67, since=STATIC)
+@scenario(65, 67, 85, 86, since=STATIC)
 def known_instance_with_an_unknown_id(scene: Scene) -> None:
     leader, follower = pair(scene)
     follower.says_join(member_id="unknown_member")
     follower.hears()
-    leader.says_join(member_id=follower.member_id)
-    leader.hears()
+    leader.joins(member_id=follower.member_id)
+    follower.joins(member_id=leader.member_id)
     stranger = Member(scene, "X", "X")
     stranger.joins(member_id=follower.member_id)
     scene.describes()
@@ -113,7 +113,14 @@ def restart_brings_new_time_outs(scene: Scene) -> None:
     scene.describes()
 
 
-@scenario(80, since=STATIC)
+@scenario(
+    80,
+    since=STATIC,
+    listed=[
+        Listed(29, "A2 hears Heartbeat: {error_code=25}", "A2 hears Heartbeat: {error_code=0}"),
+        Listed(29, "…group_state='Empty', …", "…group_state='Stable', …"),
+    ],
+)
 def restarted_member_is_silent_for_its_old_session(scene: Scene) -> None:
     stable(scene, Member(scene, "A", "I", session_ms=500))
     again = Member(scene, "A2", "I", session_ms=3000)
@@ -123,7 +130,7 @@ def restarted_member_is_silent_for_its_old_session(scene: Scene) -> None:
     scene.describes()
 
 
-@scenario(since=STATIC)
+@scenario(84, since=STATIC)
 def member_restarts_while_its_join_is_parked(scene: Scene) -> None:
     leader, follower = pair(scene)
     follower.sends_join(protocols=RANGE)
@@ -132,8 +139,25 @@ def member_restarts_while_its_join_is_parked(scene: Scene) -> None:
     again.sends_join()
     follower.hears()
     again.is_parked()
+    follower.joins()
     leader.joins()
     again.hears()
+
+
+@scenario(88, since=STATIC)
+def static_and_dynamic_members_rebalance_together(scene: Scene) -> None:
+    static, dynamic = Member(scene, "S", "I"), Member(scene, "D")
+    stable(scene, static, dynamic)
+    static.sends_join()
+    static.is_parked()
+    dynamic.beats()
+    dynamic.joins()
+    static.hears()
+    dynamic.sends_sync()
+    dynamic.is_parked()
+    static.syncs({static: b"\x03", dynamic: b"\x04"})
+    dynamic.hears()
+    scene.describes()
 
 
 @scenario(since=STATIC)
@@ -211,7 +235,7 @@ def absent_static_member_and_the_sync_timer(scene: Scene) -> None:
     scene.describes()
 
 
-@scenario(98, 100, 103, since=STATIC)
+@scenario(87, 98, 100, 103, since=STATIC)
 def wrong_id_for_an_instance(scene: Scene) -> None:
     leader, follower = pair(scene)
     for wrong in ("invalid", follower.member_id, ""):
@@ -224,6 +248,7 @@ def wrong_id_for_an_instance(scene: Scene) -> None:
         leader.commits(**unknown)
     leader.beats(group_instance_id="")
     leader.beats(group_instance_id=None)
+    leader.syncs(group_instance_id=None)
     leader.commits(group_instance_id=None)
 
 

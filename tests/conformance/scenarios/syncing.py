@@ -165,3 +165,26 @@ def member_is_removed_while_its_sync_is_parked(scene: Scene) -> None:
     follower.is_parked()
     leader.leaves(member_id=follower.member_id)
     follower.hears()
+
+
+@scenario(
+    listed=[
+        Listed(
+            20,
+            "B hears nothing",
+            "B hears SyncGroup: {error_code=27, protocol_type=None, protocol_name=None, assignment=x}",
+        )
+    ]
+)
+def sync_is_superseded_by_another_of_the_same_member(scene: Scene) -> None:
+    leader, follower = Member(scene, "A"), Member(scene, "B")
+    joined(scene, leader, follower)
+    follower.sends_sync()
+    follower.is_parked()
+    again = Member(scene, "B2")
+    again.member_id, again.generation, again.protocol = follower.member_id, follower.generation, follower.protocol
+    again.sends_sync()
+    again.is_parked()
+    leader.syncs({leader: b"\x01", follower: b"\x02"})
+    again.hears()
+    follower.hears()

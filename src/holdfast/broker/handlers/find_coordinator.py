@@ -33,7 +33,8 @@ def find_coordinator(
     found = _found(broker, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message,
+        # As Kafka: the one-key versions spell out that there is no error.
+        error_message=found.error_message or ErrorCode.NONE.name,
         node_id=found.node_id,
         host=found.host,
         port=found.port,
@@ -50,7 +51,7 @@ def _found(broker: Broker, key: str, key_type: int) -> FoundCoordinator:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served")
     host, port = broker.advertised
     return FoundCoordinator(
-        key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message=None
+        key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message=""
     )
 
 

@@ -1,0 +1,48 @@
+"""Which behaviours are played, and why the others are not.
+
+The numbers are those of the catalogue of group behaviours, sections A to P: what a coordinator shows on the wire.
+"""
+
+from __future__ import annotations
+
+CATALOGUE = {
+    "A, coordinators": (1, 4, 6, 7, 8),
+    "B, joining": (9, 11, 12, 14, 16, 17, 19, 21, 22, 24, 25, 27, 28),
+    "C, newcomers": (29, 31, 33, 35, 37, 38, 39),
+    "D, initial delay": (40, 42, 44, 46),
+    "E, join phase": (47, 49, 51, 52, 54, 56, 57, 59, 61, 62, 63),
+    "F, static joins": (65, 67, 70, 72, 73, 75, 76, 78, 80, 81, 84, 85, 86, 87, 88),
+    "G, static time-outs": (91, 93, 96, 97),
+    "H, fencing": (98, 100, 102, 103),
+    "I, syncing": (104, 105, 106, 108, 110, 113, 114, 116, 118, 120, 122, 123, 124, 125),
+    "J, heartbeats": (126, 127, 130, 131, 134, 135, 136, 137, 138),
+    "K, leaving": (140, 142, 143, 144, 147, 149, 151, 152, 154, 155, 156),
+    "L, commits": (157, 159, 160, 162, 164, 166, 167, 169, 171, 172, 173, 174, 175),
+    "M, fetches": (176, 178, 181, 182, 183, 184),
+    "N, administration": (186, 189, 190, 192, 193, 195, 197, 198, 200, 201, 202),
+    "O, storage": (203, 205, 206, 207, 210, 212, 213, 214, 215, 216, 218, 220, 221),
+    "P, bytes of the consumer protocol": (222, 224, 225, 227, 228),
+}
+
+TRANSACTIONS = "transactions: Holdfast has none (difference 1)"
+ONE_BROKER = "needs a second broker: Holdfast is one (difference 2)"
+NO_AUTHORIZATION = "needs an authorizer: Holdfast has none (difference 3)"
+DEAD = "a group is DEAD only for the moment of its deletion, which no client can hit"
+FAILING_DISK = "needs an append that fails: tests/broker/test_group_full_disk.py"
+CLIENT = "bytes that only clients read: tests/unit/wire"
+NOT_YET = "not yet written"
+
+NOT_PLAYED: dict[int, str] = {
+    1: "ApiVersions lists what each server has: tests/real/test_apache_kafka.py",
+    6: NO_AUTHORIZATION,
+    7: "Holdfast makes its offsets topic before it listens",
+    **dict.fromkeys((9, 106, 125, 182), ONE_BROKER),
+    **dict.fromkeys((27, 105, 127, 143, 159), DEAD),
+    **dict.fromkeys((81, 123, 173), FAILING_DISK),
+    **dict.fromkeys((102, 174, 175, 183, 184), TRANSACTIONS),
+    **dict.fromkeys((222, 224, 225, 227, 228), CLIENT),
+    61: "five minutes of waiting: tests/unit/coordinator moves its clock",
+    138: "needs a broker caught while it loads: tests/broker/test_group_loading.py",
+    **dict.fromkeys((216, 221), "record bytes, not answers: tests/real/test_group_records_on_kafka.py"),
+    **dict.fromkeys((172, 203, 205, 206, 207, 210, 212, 213, 214, 215, 218, 220), NOT_YET),
+}
