@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.metadata import MetadataRequest
 from tests.broker.wire_client import WireClient
@@ -47,6 +48,10 @@ def prepared(address: tuple[str, int]) -> Server:
         eventually(
             lambda: client.ask(FindCoordinatorRequest(coordinator_keys=["any"]), 4).coordinators[0].error_code == 0,
             "there is a coordinator",
+        )
+        eventually(
+            lambda: client.ask(DescribeGroupsRequest(["any"]), 5).groups[0].error_code == 0,
+            "the coordinator has loaded its groups",
         )
         return Server(address, topic_ids(client) | NO_SUCH_TOPIC)
 

@@ -129,9 +129,11 @@ class Member(Voice):
         wanted = list(entries) or [MemberIdentity(said.pop("member_id", self.member_id), self.instance_id)]
         return self.asks(LeaveGroupRequest(**({"group_id": self.group, "members": wanted} | said)))
 
-    def commits(self, offset: int = 7, *topics: str, epoch: int = -1, metadata: str | None = "", **said: Any) -> Any:
-        """This offset for partition 0 of the topics, `orders` if none is named."""
-        where = OffsetCommitRequestPartition(0, offset, epoch, committed_metadata=metadata)
+    def commits(
+        self, offset: int = 7, *topics: str, epoch: int = -1, metadata: str | None = "", partition: int = 0, **said: Any
+    ) -> Any:
+        """This offset for one partition of the topics, `orders` if none is named."""
+        where = OffsetCommitRequestPartition(partition, offset, epoch, committed_metadata=metadata)
         asked: dict[str, Any] = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.generation,

@@ -154,6 +154,10 @@ class Scene:
     def describes(self, group: str | None = None) -> Any:
         return self._admin.asks(DescribeGroupsRequest([self.group if group is None else group]))
 
+    def asks(self, message: Any) -> Any:
+        """Any other request of an administrator."""
+        return self._admin.asks(message)
+
     def awaits_state(self, state: str) -> None:
         """Look until the group is in this state, then write down what is seen; also if it never is."""
         self._look_until(lambda group: group.group_state == state)

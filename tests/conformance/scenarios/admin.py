@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from tests.conformance.member import Member, joined, pair, stable
 from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
@@ -56,6 +57,20 @@ def group_is_described_in_every_state(scene: Scene) -> None:
 def static_members_are_described(scene: Scene) -> None:
     pair(scene)
     scene.describes()
+
+
+@scenario(186, 189, since=3)
+def authorized_operations_are_asked_for(scene: Scene) -> None:
+    scene.asks(DescribeGroupsRequest([scene.group], include_authorized_operations=True))
+    stable(scene, Member(scene, "A"))
+    scene.asks(DescribeGroupsRequest([scene.group], include_authorized_operations=True))
+
+
+@scenario(186)
+def several_groups_are_described(scene: Scene) -> None:
+    stable(scene, Member(scene, "A"))
+    scene.asks(DescribeGroupsRequest([f"{scene.group}-other", scene.group]))
+    scene.asks(DescribeGroupsRequest([]))
 
 
 @scenario(190, since=6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from holdfast.wire.consumer_protocol import Subscription, encode_subscription
 from tests.conformance.member import Member, joined, pair, stable
 from tests.conformance.scenario import Listed, scenario
@@ -172,3 +173,31 @@ def offsets_of_subscribed_topics_are_deleted(scene: Scene) -> None:
     member.commits(3, "orders", "payments")
     scene.deletes_offsets({"orders": [0], "payments": [0]})
     scene.fetches_offsets(EVERYWHERE)
+
+
+@scenario(169)
+def commit_for_a_partition_that_is_not_there(scene: Scene) -> None:
+    consumer = Member(scene, "A")
+    consumer.commits(3, partition=99)
+    consumer.commits(3, partition=-1)
+    scene.fetches_offsets({"orders": [99]})
+    scene.describes()
+
+
+@scenario(178, since=7)
+def offsets_of_several_groups(scene: Scene) -> None:
+    Member(scene, "A").commits(3)
+    known = OffsetFetchRequestGroup(scene.group, topics=None)
+    unknown = OffsetFetchRequestGroup(f"{scene.group}-other", topics=None)
+    scene.asks(OffsetFetchRequest(groups=[unknown, known]))
+    scene.asks(OffsetFetchRequest(groups=[known], require_stable=True))
+    scene.asks(OffsetFetchRequest(groups=[]))
+
+
+@scenario(178, since=8)
+def member_fetches_its_offsets(scene: Scene) -> None:
+    member = Member(scene, "A")
+    stable(scene, member)
+    member.commits(3)
+    for member_id, epoch in ((member.member_id, 1), (member.member_id, 9), ("x", 1), (None, -1), ("", 0)):
+        scene.asks(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(scene.group, member_id, epoch, None)]))
