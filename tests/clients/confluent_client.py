@@ -12,10 +12,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public by i
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
 from tests.clients.client import BEGINNING, DEADLINE_S, DEFAULT_SENDING, Record, Sending, Stored
+from tests.support.eventually import eventually
 
 
 class ConfluentReader:
@@ -105,6 +107,9 @@ class ConfluentClient:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
         admin = _admin(bootstrap)
         admin.create_topics([new])[topic].result(DEADLINE_S)
+        # Kafka says so before the partitions take records; a first produce would be refused and sent again, and without
+        # idempotence what was in flight behind it would overtake it.
+        eventually(lambda: _is_led(bootstrap, topic, partitions), f"every partition of {topic} takes records")
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
         admin = _admin(bootstrap)
@@ -172,3 +177,15 @@ def _stored(message: Message) -> Stored:
     value: Any = message.value()
     key: Any = message.key()
     return Stored(offset, timestamp_ms, value, key, tuple(headers))
+
+
+def _is_led(bootstrap: str, topic: str, partitions: int) -> bool:
+    # A client of its own: one that knows the topic from before may not ask again.
+    admin = _admin(bootstrap)
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): latest for partition in range(partitions)}
+    told = admin.list_offsets(asked, request_timeout=DEADLINE_S)
+    try:
+        return all(future.result(DEADLINE_S).offset >= 0 for future in told.values())
+    except KafkaException:
+        return False
