@@ -43,6 +43,7 @@ def main() -> None:
         metadata_max_age_ms=config.metadata_max_age_ms,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        reconnect_backoff_max_ms=500,
     )
     consumer.subscribe([config.topic], listener=Listener())
     tell("startup_complete")

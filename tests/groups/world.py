@@ -48,9 +48,16 @@ def committed(server: Server, group: str, topic: str) -> dict[int, int]:
     return {at.partition: stored.offset for at, stored in found.items() if at.topic == topic}
 
 
-def await_committed(server: Server, group: str, topic: str, offset: int, partitions: int = PARTITIONS) -> None:
+def await_committed(
+    server: Server,
+    group: str,
+    topic: str,
+    offset: int,
+    partitions: int = PARTITIONS,
+    within_s: float = DEADLINE_S,
+) -> None:
     expected = dict.fromkeys(range(partitions), offset)
-    eventually(lambda: committed(server, group, topic) == expected, f"{offset} committed in every partition")
+    eventually(lambda: committed(server, group, topic) == expected, f"{offset} committed in every partition", within_s)
 
 
 def ledger(server: Server, group: str) -> list[dict[str, Any]]:
