@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 """How long any one thing may take before a test gives up; far more than it needs."""
 
 BEGINNING = -2

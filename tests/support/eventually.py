@@ -6,7 +6,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 _POLL_INTERVAL_S = 0.02
 
 
