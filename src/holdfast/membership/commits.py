@@ -1,0 +1,72 @@
+"""Commits on their way: one request at a time, in order, so that an older offset never overtakes a newer one.
+
+What is committed while a request is out is put together into the next one, the newest offset of a partition winning.
+A commit belongs to the seat that was held when it was made: with another generation in hand, the partitions may be
+somebody else's, and it fails instead of being sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from holdfast.membership.requests import Offset
+from holdfast.membership.seat import Seat
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Commit:
+    number: int
+    seat: Seat
+    offsets: Mapping[TopicPartition, Offset]
+    deadline: int
+    last_error: int = 0
+    """What the coordinator said when it was last asked to wait."""
+
+
+@dataclass(slots=True)
+class Commits:
+    waiting: list[Commit] = field(default_factory=list)
+    sent: list[Commit] = field(default_factory=list)
+    _numbers: int = 0
+
+    def add(self, seat: Seat, offsets: Mapping[TopicPartition, Offset], deadline: int) -> Commit:
+        self._numbers += 1
+        commit = Commit(self._numbers, seat, dict(offsets), deadline)
+        self.waiting.append(commit)
+        return commit
+
+    def number(self) -> int:
+        """For a commit that fails before it is made."""
+        self._numbers += 1
+        return self._numbers
+
+    def next_batch(self) -> tuple[Seat, dict[TopicPartition, Offset]]:
+        """The offsets of all commits from the front that were made with one seat. They count as sent."""
+        assert self.waiting and not self.sent
+        seat = self.waiting[0].seat
+        offsets: dict[TopicPartition, Offset] = {}
+        while self.waiting and self.waiting[0].seat == seat:
+            commit = self.waiting.pop(0)
+            offsets.update(commit.offsets)
+            self.sent.append(commit)
+        return seat, offsets
+
+    def take_sent(self) -> list[Commit]:
+        sent, self.sent = self.sent, []
+        return sent
+
+    def put_back(self) -> None:
+        self.waiting[:0] = self.take_sent()
+
+    def take_expired(self, now: int) -> list[Commit]:
+        expired = [commit for commit in self.waiting if commit.deadline <= now]
+        self.waiting = [commit for commit in self.waiting if commit.deadline > now]
+        return expired
+
+    def take_all(self) -> list[Commit]:
+        everything = self.sent + self.waiting
+        self.sent, self.waiting = [], []
+        return everything
