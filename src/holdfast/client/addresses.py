@@ -1,0 +1,60 @@
+"""Where brokers are: `bootstrap.servers` as Kafka's clients write it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from holdfast.client.errors import ConfigError
+
+DEFAULT_PORT: Final = 9092
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_bootstrap(servers: str, protocol: str = "PLAINTEXT") -> tuple[Address, ...]:
+    """The addresses of "host:port,host:port", in their order and each once.
+
+    As librdkafka does, a missing port is 9092 and each address may say its protocol ("SASL_SSL://host:port"). An
+    IPv6 address stands in brackets: "[::1]:9092".
+    """
+    found = [_parse(one.strip(), protocol) for one in servers.split(",") if one.strip()]
+    if not found:
+        raise ConfigError("bootstrap.servers names no broker: give host:port, several separated by commas")
+    return tuple(dict.fromkeys(found))
+
+
+def _parse(text: str, protocol: str) -> Address:
+    said, _, rest = text.rpartition("://")
+    if said and said.upper() != protocol:
+        raise ConfigError(
+            f"bootstrap.servers has {text!r}, but security.protocol is {protocol}: make them agree, "
+            f"or leave {said}:// out"
+        )
+    host, port = _split(rest, text)
+    if not host or any(character.isspace() or character in "/[]" for character in host):
+        raise _illegal(text, f"{host!r} is no host")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise _illegal(text, f"{port!r} is no port")
+    return Address(host, int(port))
+
+
+def _split(rest: str, text: str) -> tuple[str, str]:
+    if rest.startswith("["):
+        host, bracket, port = rest[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise _illegal(text, "an IPv6 address is written [::1]:9092")
+        return host, port[1:] if port else str(DEFAULT_PORT)
+    if rest.count(":") > 1:
+        raise _illegal(text, "an IPv6 address is written [::1]:9092")
+    host, colon, port = rest.partition(":")
+    return host, port if colon else str(DEFAULT_PORT)
+
+
+def _illegal(text: str, why: str) -> ConfigError:
+    return ConfigError(f"bootstrap.servers has {text!r}, which is not host:port: {why}")

@@ -1,0 +1,376 @@
+"""`Admin`: who is in which group, what they have, how far behind they are; and the levers that an operator needs.
+
+    from holdfast import Admin
+
+    with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
+        for group in admin.list_groups():
+            print(group.group_id, group.state)
+        admin.remove_members("billing", instance_ids=["billing-3"], reason="the pod is gone for good")
+
+Works on Holdfast and on Apache Kafka alike. Used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from holdfast.client.config import read_config, whole_number
+from holdfast.client.coordinator import CommittedOffset, GroupCoordinator
+from holdfast.client.descriptions import (
+    GroupDescription,
+    GroupListing,
+    OffsetReset,
+    PartitionLag,
+    Removal,
+    TopicPartition,
+    read_group,
+)
+from holdfast.client.errors import ConfigError, GroupError, HoldfastError, TopicError, UnsupportedVersion, error_code
+from holdfast.client.network import Network
+from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
+from holdfast.client.settings import NAMES as NETWORK_NAMES
+from holdfast.client.settings import NetworkSettings
+from holdfast.membership.requests import HIGHEST_WITH_TOPIC_NAMES, LONGEST_REASON, offset_commit
+from holdfast.membership.seat import NO_SEAT
+from holdfast.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
+from holdfast.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from holdfast.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
+from holdfast.wire.apis.offset_commit import OFFSET_COMMIT, OffsetCommitResponse
+from holdfast.wire.apis.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from holdfast.wire.error_codes import ErrorCode
+
+NAMES: Final = NETWORK_NAMES | {"default.api.timeout.ms"}
+_FIRST_BATCH_LEAVE: Final = 3
+_ADVICE: Final = {
+    ErrorCode.NON_EMPTY_GROUP: "it has members: stop them, or remove them, first",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.UNKNOWN_MEMBER_ID: "there is no such member; for offsets: the group has members, stop them first",
+    ErrorCode.REBALANCE_IN_PROGRESS: "it is rebalancing: try again in a moment",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of it subscribes to the topic: stop it first",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that to the group",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic has no such partition",
+    ErrorCode.FENCED_INSTANCE_ID: "the instance id belongs to another member id",
+}
+
+ResetTo = Literal["earliest", "latest"] | int
+
+
+class Admin:
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
+        read = read_config(config, settings, NAMES)
+        self._network = Network(NetworkSettings.from_config(read))
+        self._timeout_s = whole_number(read, "default.api.timeout.ms", 60_000, 1) / 1000
+
+    def close(self) -> None:
+        self._network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> list[GroupListing]:
+        """Every group of every broker, or those in these states or of these types."""
+        deadline = self._deadline(timeout)
+        found: dict[str, GroupListing] = {}
+        for node_id in self._network.metadata((), deadline).nodes:
+            connection = self._network.node(node_id, deadline)
+            version = connection.version_of(LIST_GROUPS)
+            request = ListGroupsRequest(list(states) if version >= 4 else [], list(types) if version >= 5 else [])
+            response = connection.ask(request, deadline, version)
+            _check("the groups", response.error_code)
+            for one in response.groups:
+                found[one.group_id] = GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type)
+        return [found[group_id] for group_id in sorted(found)]
+
+    def describe_group(self, group_id: str, timeout: float | None = None) -> GroupDescription:
+        """State, protocol and members. A group that does not exist is Dead and has none."""
+        deadline = self._deadline(timeout)
+        coordinator = self._network.find_coordinator(group_id, deadline)
+        with _Asking(self._network, group_id) as asking:
+            try:
+                described = asking.describe(deadline)
+            except GroupError as error:
+                if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    raise
+                return GroupDescription(group_id, "Dead", "", "", coordinator, ())
+        return read_group(described, coordinator)
+
+    def lag(self, group_id: str, timeout: float | None = None) -> list[PartitionLag]:
+        """How far the group is behind in each partition that it has committed to or that a member has."""
+        deadline = self._deadline(timeout)
+        described = self.describe_group(group_id, timeout)
+        owners = described.owners()
+        committed = self.list_offsets(group_id, timeout=timeout)
+        ends = self._ends(sorted(owners.keys() | committed.keys()), deadline)
+        return [
+            PartitionLag(
+                where[0],
+                where[1],
+                committed[where].offset if where in committed else None,
+                end,
+                owners.get(where, ()),
+            )
+            for where, end in ends.items()
+        ]
+
+    def _ends(self, partitions: Sequence[TopicPartition], deadline: float) -> dict[TopicPartition, int | None]:
+        """Where each ends; None for what is gone since it was committed to."""
+        metadata = self._network.metadata({topic for topic, _ in partitions}, deadline)
+        there = [
+            (topic, number)
+            for topic, number in partitions
+            if topic in metadata.topics and number < metadata.topics[topic].partitions
+        ]
+        ends = list_offsets(self._network, dict.fromkeys(there, LATEST), deadline) if there else {}
+        return {where: ends.get(where) for where in partitions}
+
+    # -- members and groups --------------------------------------------------------------------------------------------
+
+    def remove_members(
+        self,
+        group_id: str,
+        *,
+        instance_ids: Iterable[str] = (),
+        member_ids: Iterable[str] = (),
+        all_members: bool = False,
+        reason: str = "removed by an administrator",
+        timeout: float | None = None,
+    ) -> list[Removal]:
+        """Give up seats for members that will not come back (KIP-345), in one rebalance; one result for each."""
+        deadline = self._deadline(timeout)
+        wanted: list[tuple[str, str | None]] = [("", one) for one in instance_ids]
+        wanted += [(one, None) for one in member_ids]
+        if all_members:
+            if wanted:
+                raise ConfigError("remove_members() takes either ids or all_members")
+            described = self.describe_group(group_id, timeout)
+            wanted = [(one.member_id, one.group_instance_id) for one in described.members]
+        if not wanted:
+            return []
+        build = _leave(group_id, wanted, reason)
+        with _Asking(self._network, group_id) as asking:
+            response: LeaveGroupResponse = asking.ask(LEAVE_GROUP, build, _error_code, deadline)
+        _check(f"members of group {group_id!r}", response.error_code)
+        return [
+            Removal(
+                one.member_id,
+                one.group_instance_id,
+                _error(_name(one.member_id, one.group_instance_id), one.error_code),
+            )
+            for one in response.members
+        ]
+
+    def delete_groups(self, group_ids: Iterable[str], timeout: float | None = None) -> dict[str, HoldfastError | None]:
+        """Delete groups without members, with their offsets; by group, None or what prevented it."""
+        deadline = self._deadline(timeout)
+        results: dict[str, HoldfastError | None] = {}
+        for group_id in group_ids:
+            with _Asking(self._network, group_id) as asking:
+                response = asking.ask(DELETE_GROUPS, _delete(group_id), _first_result, deadline)
+            results[group_id] = _error(f"group {group_id!r}", _first_result(response))
+        return results
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def list_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, of these partitions or of all."""
+        with _Asking(self._network, group_id) as asking:
+            return asking.fetch_offsets(partitions, self._deadline(timeout))
+
+    def alter_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], timeout: float | None = None
+    ) -> dict[TopicPartition, HoldfastError | None]:
+        """Set the offsets of a group without members; by partition, None or what prevented it."""
+        if not offsets:
+            return {}
+        negative = [where for where, offset in offsets.items() if offset < 0]
+        if negative:
+            raise ConfigError(f"an offset is not below 0; that of {negative[0][0]}-{negative[0][1]} is")
+        wanted = {where: (offset, None, -1) for where, offset in offsets.items()}
+        build = offset_commit(group_id, NO_SEAT, None, wanted)
+        deadline = self._deadline(timeout)
+        with _Asking(self._network, group_id) as asking:
+            response = asking.ask(OFFSET_COMMIT, build, _first_commit_error, deadline, HIGHEST_WITH_TOPIC_NAMES)
+        return {
+            (topic.name, one.partition_index): _error(f"{topic.name}-{one.partition_index}", one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    def reset_offsets(
+        self,
+        group_id: str,
+        topics: Iterable[str] | None = None,
+        *,
+        to: ResetTo | None = None,
+        to_time_ms: int | None = None,
+        shift_by: int | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetReset]:
+        """Begin elsewhere: at the earliest, the latest or a given offset (`to`), at a time, or so many records later
+        (`shift_by`, negative for earlier), never outside of what there is. Without topics: those that it has committed
+        to. `dry_run` says what would change. The group must have no members."""
+        if sum(one is not None for one in (to, to_time_ms, shift_by)) != 1:
+            raise ConfigError("reset_offsets() takes exactly one of to, to_time_ms and shift_by")
+        deadline = self._deadline(timeout)
+        before = self.list_offsets(group_id, timeout=timeout)
+        partitions = self._partitions_of(group_id, topics, before, deadline)
+        after = self._targets(partitions, before, to, to_time_ms, shift_by, deadline)
+        if not dry_run:
+            errors = self.alter_offsets(group_id, after, timeout)
+            failed = next((error for error in errors.values() if error is not None), None)
+            if failed is not None:
+                raise failed
+        return {
+            where: OffsetReset(before[where].offset if where in before else None, offset)
+            for where, offset in after.items()
+        }
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, HoldfastError | None]:
+        """Forget offsets of partitions that no member subscribes to; by partition, None or what prevented it."""
+        topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(number))
+        entries = [OffsetDeleteRequestTopic(name, numbers) for name, numbers in topics.items()]
+
+        def build(_version: int) -> OffsetDeleteRequest:
+            return OffsetDeleteRequest(group_id, entries)
+
+        with _Asking(self._network, group_id) as asking:
+            response = asking.ask(OFFSET_DELETE, build, _error_code, self._deadline(timeout))
+        _check(f"offsets of group {group_id!r}", response.error_code)
+        return {
+            (topic.name, one.partition_index): _error(f"{topic.name}-{one.partition_index}", one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+    def _partitions_of(
+        self,
+        group_id: str,
+        topics: Iterable[str] | None,
+        before: Mapping[TopicPartition, CommittedOffset],
+        deadline: float,
+    ) -> list[TopicPartition]:
+        wanted = {topic for topic, _ in before} if topics is None else set(topics)
+        if not wanted:
+            raise GroupError(f"group {group_id!r} has committed to no topic: name the topics to reset")
+        metadata = self._network.metadata(wanted, deadline)
+        return [(name, number) for name in sorted(wanted) for number in range(metadata.topic(name).partitions)]
+
+    def _targets(
+        self,
+        partitions: Sequence[TopicPartition],
+        before: Mapping[TopicPartition, CommittedOffset],
+        to: ResetTo | None,
+        to_time_ms: int | None,
+        shift_by: int | None,
+        deadline: float,
+    ) -> dict[TopicPartition, int]:
+        first = list_offsets(self._network, dict.fromkeys(partitions, EARLIEST), deadline)
+        last = list_offsets(self._network, dict.fromkeys(partitions, LATEST), deadline)
+        if to == "earliest":
+            return first
+        if to == "latest":
+            return last
+        if to_time_ms is not None:
+            at = list_offsets(self._network, dict.fromkeys(partitions, to_time_ms), deadline)
+            return {where: offset if offset >= 0 else last[where] for where, offset in at.items()}
+        if shift_by is not None:
+            missing = [where for where in partitions if where not in before]
+            if missing:
+                where = missing[0]
+                raise GroupError(
+                    f"the group has no offset of {where[0]}-{where[1]} to shift; reset it to a place first"
+                )
+            wanted = {where: before[where].offset + shift_by for where in partitions}
+        elif isinstance(to, int) and to >= 0:
+            wanted = dict.fromkeys(partitions, to)
+        else:
+            raise ConfigError(f"to is {to!r}; it can be 'earliest', 'latest' or an offset")
+        return {where: min(max(offset, first[where]), last[where]) for where, offset in wanted.items()}
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self._timeout_s if timeout is None else timeout)
+
+
+class _Asking(GroupCoordinator):
+    """A group's coordinator for the length of one call."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.hang_up()
+
+
+def _leave(group_id: str, wanted: Sequence[tuple[str, str | None]], reason: str) -> Callable[[int], LeaveGroupRequest]:
+    def build(version: int) -> LeaveGroupRequest:
+        if version < _FIRST_BATCH_LEAVE:
+            raise UnsupportedVersion(
+                f"members can be removed by brokers from Kafka 2.4 on; this one has LeaveGroup up to v{version}",
+                code=ErrorCode.UNSUPPORTED_VERSION,
+            )
+        cut = reason[:LONGEST_REASON] if version >= 5 else None
+        return LeaveGroupRequest(
+            group_id, members=[MemberIdentity(member, instance, cut) for member, instance in wanted]
+        )
+
+    return build
+
+
+def _delete(group_id: str) -> Callable[[int], DeleteGroupsRequest]:
+    return lambda _version: DeleteGroupsRequest([group_id])
+
+
+def _error_code(response: Any) -> int:
+    return int(response.error_code)
+
+
+def _first_result(response: Any) -> int:
+    return int(response.results[0].error_code)
+
+
+def _first_commit_error(response: OffsetCommitResponse) -> int:
+    return next((one.error_code for topic in response.topics for one in topic.partitions if one.error_code), 0)
+
+
+def _name(member_id: str, instance_id: str | None) -> str:
+    return f"instance {instance_id!r}" if instance_id is not None else f"member {member_id!r}"
+
+
+def _error(what: str, code: int) -> HoldfastError | None:
+    if not code:
+        return None
+    known = error_code(code)
+    kind = TopicError if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else GroupError
+    return kind(f"{what}: {known.name}: {_ADVICE.get(known, 'see the log of the broker')}", code=known)
+
+
+def _check(what: str, code: int) -> None:
+    error = _error(what, code)
+    if error is not None:
+        raise error

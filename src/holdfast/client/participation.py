@@ -1,0 +1,391 @@
+"""A consumer's part in its group: does what the membership asks of the application, in the application's own thread.
+
+`attend` is called by every poll. It gives up partitions before a join, decides who gets what if this member leads,
+takes over what was assigned, and watches the topics. What cannot be done because a broker does not answer is tried
+again at the next poll, while the driver's heartbeats keep the seat.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Protocol
+
+from holdfast.client.consumer_config import ConsumerConfig
+from holdfast.client.coordinator import GroupCoordinator
+from holdfast.client.driver import Driver, Event, now_ms
+from holdfast.client.errors import CallbackError, ConnectionFailed, GroupError, HoldfastError, TopicError
+from holdfast.client.metadata import Metadata, metadata_request, read_metadata
+from holdfast.client.network import Network
+from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
+from holdfast.client.outcomes import exception
+from holdfast.client.topics import Topics
+from holdfast.membership.coverage import uncovered
+from holdfast.membership.effects import Adopt, Failed, Lead, Left, Prepare
+from holdfast.membership.failures import Failure, FailureKind
+from holdfast.membership.leading import BadAssignment, decide, read_subscriptions, subscribed_topics
+from holdfast.membership.share import Share
+from holdfast.membership.watching import TopicWatch
+from holdfast.wire.apis.metadata import METADATA
+from holdfast.wire.errors import WireError
+
+Where = tuple[str, int]
+Callback = Callable[[list[Where]], None]
+
+ATTEMPT_S: Final = 5.0
+"""How long one poll tries to reach a broker for the group's sake before it gives the turn back."""
+DESCRIBE_S: Final = 5.0
+ASK_AGAIN_MS: Final = 5_000
+
+logger = logging.getLogger("holdfast.client")
+
+
+class Listener(Protocol):
+    """What the consumer does when its partitions change."""
+
+    def giving_up(self, partitions: Collection[Where], within_ms: int) -> None:
+        """Before they go: the last chance to commit."""
+
+    def revoked(self, partitions: list[Where]) -> None: ...
+
+    def lost(self, partitions: list[Where]) -> None: ...
+
+    def assigned(self, offsets: Mapping[Where, int]) -> None: ...
+
+
+class Participation:
+    def __init__(self, config: ConsumerConfig, listener: Listener) -> None:
+        self.share = Share(config.assignors, config.rack)
+        self.network = Network(config.network)
+        self.coordinator = GroupCoordinator(self.network, config.membership.group_id)
+        self.generation = -1
+        self.member_id = ""
+        self.failure: HoldfastError | None = None
+        self._config = config
+        self._listener = listener
+        self._driver = Driver(config.membership, Network(config.network), f"holdfast-{config.membership.group_id}")
+        self._topics: Topics | None = None
+        self._watch = TopicWatch(config.metadata_rebalance_min_interval_ms)
+        self._watched: frozenset[str] = frozenset()
+        self._undone: Event | None = None
+        self._to_start: set[Where] = set()
+        self._skipped = False
+        self._coverage_due: int | None = None
+        self._metadata: Metadata | None = None
+        self._metadata_due: int | None = None
+        self._callback_error: CallbackError | None = None
+        self._complain_at = 0
+
+    # -- the application's commands ------------------------------------------------------------------------------------
+
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+    @property
+    def is_subscribed(self) -> bool:
+        return self._topics is not None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the group wants something of the application."""
+        return self._driver.has_events
+
+    def subscribe(self, topics: Topics) -> None:
+        """Join the group, or tell it that the topics have changed."""
+        if self.failure is not None:
+            raise self.failure
+        self._topics = topics
+        if not topics.patterns:
+            self.share.topics = topics.names
+        self._complain_at = now_ms() + self._config.membership.request_timeout_ms
+        self.start()
+        self._driver.polled()
+        self._driver.do(lambda membership, now: membership.join(now))
+
+    def start(self) -> None:
+        if not self._driver.is_alive:
+            self._driver.start()
+
+    def leave(self, reason: str, deadline: float, *, even_if_static: bool = False) -> None:
+        """Give everything up and, unless the seat is to be kept, say so. Waits until it was heard, or the deadline."""
+        if self._topics is None:
+            return
+        self._topics = None
+        self._undone = None
+        self._give_up(lost=False, within_ms=max(0, int((deadline - time.monotonic()) * 1000)))
+        self._watch.stop()
+        self._metadata_due = None
+        if self.failure is not None or not self._driver.is_alive:
+            return
+        self._driver.do(lambda membership, now: membership.leave(reason, now, even_if_static=even_if_static))
+        while time.monotonic() < deadline and self._driver.is_alive:
+            event = self._driver.take_event(min(0.1, max(0.0, deadline - time.monotonic())))
+            if isinstance(event, Left | Failed):
+                break
+        self.generation, self.member_id = -1, ""
+
+    def close(self) -> None:
+        self._driver.stop()
+        self.network.close()
+
+    # -- every poll ----------------------------------------------------------------------------------------------------
+
+    def attend(self) -> list[str]:
+        """Do what the group asks for. Returns the topics that were subscribed to and turned out not to exist."""
+        if self.failure is not None:
+            raise self.failure
+        self._driver.polled()
+        missing: list[str] = []
+        while (event := self._next_event()) is not None:
+            try:
+                missing += self._handle(event)
+            except (ConnectionFailed, GroupError, TopicError) as error:
+                if not error.retriable:
+                    raise
+                self._undone = event
+                logger.warning("tried again at the next poll: %s", error)
+                break
+        self._start_reading()
+        self._look_at_topics()
+        self.raise_callback_error()
+        self._complain_if_unreachable()
+        return missing
+
+    def raise_callback_error(self) -> None:
+        """What a callback raised while the group's work was done, now that it is."""
+        raised, self._callback_error = self._callback_error, None
+        if raised is not None:
+            raise raised
+
+    def _complain_if_unreachable(self) -> None:
+        """A coordinator that was there will be there again; one that never was is a mistake in the settings, likely."""
+        trouble = self._driver.trouble
+        if trouble is None or self._driver.was_reached or now_ms() < self._complain_at:
+            return
+        self._complain_at = now_ms() + self._config.membership.request_timeout_ms
+        group_id = self._config.membership.group_id
+        raise ConnectionFailed(f"the coordinator of group {group_id!r} was not reached yet: {trouble}") from trouble
+
+    def _next_event(self) -> Event | None:
+        event, self._undone = self._undone, None
+        return event or self._driver.take_event()
+
+    def _handle(self, event: Event) -> list[str]:
+        match event:
+            case Prepare():
+                self._prepare(event)
+            case Lead():
+                return self._lead(event)
+            case Adopt():
+                self._adopt(event)
+            case Failed(failure):
+                self._fail(failure)
+            case Left():
+                pass
+        return []
+
+    # -- before a join -------------------------------------------------------------------------------------------------
+
+    def _prepare(self, event: Prepare) -> None:
+        if self._topics is None:
+            return
+        self._watch.stop()
+        if self._topics.patterns:
+            # Everybody looks again before they join, so that one rebalance is enough for all of them.
+            found = self.network.metadata(None, time.monotonic() + ATTEMPT_S)
+            self.share.topics = self._topics.matched(found)
+        self._give_up(lost=event.lost)
+        number, protocols = event.number, self.share.protocols()
+        self._driver.do(lambda membership, now: membership.prepared(number, protocols, now))
+
+    def _give_up(self, *, lost: bool, within_ms: int | None = None) -> None:
+        if not lost:
+            within_ms = self._config.membership.request_timeout_ms if within_ms is None else within_ms
+            self._listener.giving_up(set(self.share.owned) - self._to_start, within_ms)
+        given_up = self.share.give_up(lost=lost)
+        gone = set(given_up.revoked) | set(given_up.lost)
+        never_started = gone & self._to_start
+        self._to_start -= gone
+        self._call("on_revoke", self._listener.revoked, [one for one in given_up.revoked if one not in never_started])
+        self._call("on_lost", self._listener.lost, [one for one in given_up.lost if one not in never_started])
+
+    # -- leading -------------------------------------------------------------------------------------------------------
+
+    def _lead(self, event: Lead) -> list[str]:
+        subscriptions = read_subscriptions(event.members)
+        topics = subscribed_topics(subscriptions)
+        found = self.network.metadata(topics, time.monotonic() + ATTEMPT_S)
+        cluster = found.cluster(topics)
+        self._watched = frozenset(topics)
+        self._watch.start(cluster)
+        generation = event.generation
+        self._skipped = event.skip
+        if event.skip:
+            # KIP-814: the assignment stands. Whether it still covers every partition is looked at once it is adopted.
+            self._driver.do(lambda membership, now: membership.decided(generation, {}, now))
+            return []
+        assignor = self.share.assignors[event.protocol]
+        try:
+            decision = decide(assignor, cluster, subscriptions)
+        except BadAssignment as error:
+            message = f"{error}; this member led group {self._config.membership.group_id!r} with {len(topics)} topics"
+            self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
+            raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
+        self._driver.do(lambda membership, now: membership.decided(generation, decision, now))
+        return sorted(self.share.topics - found.topics.keys())
+
+    # -- after a rebalance ---------------------------------------------------------------------------------------------
+
+    def _adopt(self, event: Adopt) -> None:
+        if self._topics is None:
+            return
+        try:
+            change = self.share.adopt(event.protocol, event.generation, event.assignment)
+        except WireError as error:
+            message = f"the assignment that the leader made cannot be read: {error}; see which client leads the group"
+            raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
+        self.generation, self.member_id = event.generation, event.member_id
+        if change.revoked:
+            started = [where for where in change.revoked if where not in self._to_start]
+            self._listener.giving_up(started, self._config.membership.request_timeout_ms)
+            self._to_start.difference_update(change.revoked)
+            self._call("on_revoke", self._listener.revoked, started)
+        self._to_start.update(change.added)
+        if not event.is_leader:
+            self._watch.stop()
+        self._coverage_due = now_ms() if event.is_leader and self._skipped else None
+        self._metadata_due = now_ms() + self._config.metadata_max_age_ms
+        if change.rejoin is not None:
+            reason = change.rejoin
+            self._driver.do(lambda membership, now: membership.rejoin(reason, now))
+        elif not change.added:
+            self._call("on_assign", lambda _none: self._listener.assigned({}), [], even_if_empty=True)
+
+    def _start_reading(self) -> None:
+        """Find out where to begin, and begin. Until that is known the partitions wait."""
+        if not self._to_start or self._undone is not None:
+            return
+        wanted = sorted(self._to_start)
+        try:
+            offsets = self.starting_offsets(wanted, time.monotonic() + ATTEMPT_S)
+        except HoldfastError as error:
+            if not error.retriable:
+                raise
+            logger.warning("tried again at the next poll: %s", error)
+            return
+        self._to_start.clear()
+        self._call("on_assign", lambda _new: self._listener.assigned(offsets), wanted)
+
+    def starting_offsets(self, partitions: Collection[Where], deadline: float) -> dict[Where, int]:
+        """The group's offsets; where it has none, what auto.offset.reset says."""
+        committed = self.coordinator.fetch_offsets(partitions, deadline)
+        offsets = {where: committed[where].offset for where in partitions if where in committed}
+        unknown = [where for where in partitions if where not in committed]
+        if not unknown:
+            return offsets
+        if self._config.reset == "error":
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in unknown)
+            raise GroupError(
+                f"group {self._config.membership.group_id!r} has no offset for {names}, and auto.offset.reset is error"
+                ": commit where to begin, or set it to earliest or latest"
+            )
+        when = EARLIEST if self._config.reset == "earliest" else LATEST
+        read_committed = self._config.read_committed
+        asked = dict.fromkeys(unknown, when)
+        return offsets | list_offsets(self.network, asked, deadline, read_committed=read_committed)
+
+    # -- the leader's eye ----------------------------------------------------------------------------------------------
+
+    def _look_at_topics(self) -> None:
+        """Ask for the topics now and then, and rebalance if they are no longer what the assignment was made for."""
+        now = now_ms()
+        if self._coverage_due is not None and now >= self._coverage_due:
+            self._look_at_coverage()
+        found, self._metadata = self._metadata, None
+        if found is not None:
+            self._compare(found, now)
+        if self._metadata_due is None or now < self._metadata_due or self._topics is None:
+            return
+        self._metadata_due = now + self._config.metadata_max_age_ms
+        wanted = None if self._topics.patterns else self._watched
+        if wanted is None or self._watch.is_on:
+            self._driver.ask_coordinator(
+                METADATA, lambda version: metadata_request(wanted, version), self._config.api_timeout_ms, self._take
+            )
+
+    def _take(self, response: Any, _now: int) -> None:
+        """In the driver's thread."""
+        if response is not None and not response.error_code:
+            self._metadata = read_metadata(response)
+
+    def _compare(self, found: Metadata, now: int) -> None:
+        topics = self._topics
+        if topics is None:
+            return
+        if topics.patterns and topics.matched(found) != self.share.topics:
+            due = self._watch.changed(now)
+        else:
+            due = self._watch.seen(found.cluster(self._watched), now)
+        if due:
+            self._driver.do(lambda membership, at: membership.rejoin("cached metadata has changed", at))
+        elif self._watch.act_at is not None:
+            self._metadata_due = min(self._metadata_due or self._watch.act_at, self._watch.act_at)
+
+    def _look_at_coverage(self) -> None:
+        self._coverage_due = None
+        deadline = time.monotonic() + DESCRIBE_S
+        try:
+            found = self.network.metadata(self._watched, deadline)
+            described = self.coordinator.describe(deadline)
+        except HoldfastError as error:
+            logger.warning("whether every partition has an owner could not be asked: %s", error)
+            self._coverage_due = now_ms() + ASK_AGAIN_MS
+            return
+        bare = uncovered(found.cluster(self._watched), self._watched, described.members)
+        if bare and described.group_state == "Stable":
+            reason = f"{len(bare)} partitions have no owner, {bare[0][0]}-{bare[0][1]} among them"
+            self._driver.do(lambda membership, now: membership.rejoin(reason, now))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _fail(self, failure: Failure) -> None:
+        """The seat is gone for good: what it came with is lost, and every further call says why."""
+        error = self._failed(failure)
+        self._give_up(lost=True)
+        if failure.kind is FailureKind.FENCED:
+            error = self.failure = exception(
+                Failure(failure.kind, f"{failure.message}{self._holder()}", failure.code), fatal=True
+            )
+        raise error
+
+    def _failed(self, failure: Failure, _cause: BaseException | None = None) -> HoldfastError:
+        self.failure = exception(failure, fatal=True)
+        return self.failure
+
+    def _holder(self) -> str:
+        """Who has the seat now, if we may know."""
+        instance_id = self._config.membership.group_instance_id
+        try:
+            described = self.coordinator.describe(time.monotonic() + DESCRIBE_S)
+        except HoldfastError:
+            return ""
+        for member in described.members:
+            if member.group_instance_id == instance_id:
+                return (
+                    f". The seat is held by member {member.member_id!r}, client id {member.client_id!r}, host "
+                    f"{member.client_host}"
+                )
+        return ""
+
+    def _call(self, name: str, callback: Callback, partitions: list[Where], *, even_if_empty: bool = False) -> None:
+        """The group goes on whatever the application's callback does; the poll raises what it raised."""
+        if not partitions and not even_if_empty:
+            return
+        try:
+            callback(partitions)
+        except Exception as error:  # noqa: BLE001 - the application's own, whatever it is
+            if self._callback_error is None:
+                self._callback_error = CallbackError(f"{name} raised {type(error).__name__}: {error}")
+                self._callback_error.__cause__ = error

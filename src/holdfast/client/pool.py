@@ -1,0 +1,116 @@
+"""`Pool`: several consumers of one group in one process, each a member with a thread of its own.
+
+    pool = Pool({"bootstrap.servers": "localhost:9092", "group.id": "billing", "group.instance.id": "billing-eu"}, 4)
+    pool.instance_ids        # ["billing-eu-thread-1", …, "billing-eu-thread-4"]
+    pool.run(["orders"], handle)
+
+The ids follow from the application's own, so that an operator can list, stop and remove its seats (KIP-345).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from holdfast.client.consumer import Consumer
+from holdfast.client.errors import ConfigError
+
+POLL_S: Final = 0.2
+MOST_AT_ONCE: Final = 500
+
+Handle = Callable[[Consumer, Any], None]
+
+
+def instance_ids(instance_id: str, members: int) -> list[str]:
+    return [f"{instance_id}-thread-{number}" for number in range(1, members + 1)]
+
+
+class Pool:
+    def __init__(self, config: Mapping[str, Any], members: int) -> None:
+        if members < 1:
+            raise ConfigError(f"a pool needs at least one member, not {members}")
+        instance_id = config.get("group.instance.id")
+        client_id = config.get("client.id", "holdfast")
+        self.instance_ids: list[str] = instance_ids(instance_id, members) if instance_id else []
+        """The seats of this application; empty if its members are dynamic."""
+        self.consumers: list[Consumer] = []
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failure: BaseException | None = None
+        self._stores = "enable.auto.offset.store" not in config
+        try:
+            for number in range(members):
+                # A record counts as processed when it was handled, not when it was handed out.
+                own = {"enable.auto.offset.store": False, **config, "client.id": f"{client_id}-thread-{number + 1}"}
+                if self.instance_ids:
+                    own["group.instance.id"] = self.instance_ids[number]
+                self.consumers.append(Consumer(own))
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, topics: Iterable[str], handle: Handle, **callbacks: Any) -> None:
+        """Every member subscribes and hands each record to `handle(consumer, message)`, in its own thread. Callbacks
+        are those of `Consumer.subscribe`."""
+        wanted = list(topics)
+        for number, consumer in enumerate(self.consumers, 1):
+            thread = threading.Thread(
+                target=self._work,
+                args=(consumer, wanted, handle, callbacks),
+                name=f"holdfast-pool-{number}",
+                daemon=True,
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def run(self, topics: Iterable[str], handle: Handle, **callbacks: Any) -> None:
+        """As `start`, and wait until `stop` is called or a member fails; then raise what it failed with."""
+        self.start(topics, handle, **callbacks)
+        try:
+            self._stopping.wait()
+        finally:
+            self.close()
+        self.check()
+
+    def check(self) -> None:
+        """Raises what a member failed with, if one did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Let the members finish what they have in hand; may be called by any thread or a signal handler."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Stop, and wait until every member has committed and gone."""
+        self._stopping.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        started = bool(self._threads)
+        if not started:
+            for consumer in self.consumers:
+                consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _work(self, consumer: Consumer, topics: list[str], handle: Handle, callbacks: Mapping[str, Any]) -> None:
+        try:
+            with consumer:
+                consumer.subscribe(topics, **callbacks)
+                while not self._stopping.is_set():
+                    for message in consumer.consume(MOST_AT_ONCE, POLL_S):
+                        handle(consumer, message)
+                        if self._stores and message.error() is None:
+                            consumer.store_offsets(message)
+        except BaseException as error:  # noqa: BLE001 - kept for whoever waits for the pool
+            self._failure = self._failure or error
+            self._stopping.set()

@@ -1,0 +1,107 @@
+"""The data plane: records of the partitions that it is told to read, through confluent-kafka.
+
+librdkafka is the fastest way to records that Python has. It is given explicit partitions and offsets; of groups it
+knows nothing. All calls come from the application's own thread: a second thread that asks a consumer of librdkafka for
+something while another polls may wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from holdfast.client.errors import ConfigError, HoldfastError
+
+try:
+    import confluent_kafka
+except ImportError as error:  # pragma: no cover - the message is what matters
+    raise ImportError(
+        "holdfast.Consumer reads records through confluent-kafka, which is not installed: "
+        "pip install 'holdfast[client]'"
+    ) from error
+
+Where = tuple[str, int]
+
+
+class Records:
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        try:
+            self._consumer = confluent_kafka.Consumer(dict(config))
+        except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(f"the data plane refuses its settings: {_said(error)}") from error
+        self._start: dict[Where, int] = {}
+        self._paused: set[Where] = set()
+
+    @property
+    def assigned(self) -> Collection[Where]:
+        return self._start.keys()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float) -> Any:
+        return self._consumer.poll(timeout_s)
+
+    def consume(self, most: int, timeout_s: float) -> list[Any]:
+        messages: list[Any] = self._consumer.consume(most, timeout_s)
+        return messages
+
+    def positions(self, partitions: Collection[Where] | None = None) -> dict[Where, int]:
+        """The offset of the next record that the application gets: after the last one given out, or the start."""
+        asked = [where for where in (self._start if partitions is None else partitions) if where in self._start]
+        found = self._consumer.position([confluent_kafka.TopicPartition(*where) for where in asked])
+        return {
+            where: at.offset if at.offset >= 0 else self._start[where] for where, at in zip(asked, found, strict=True)
+        }
+
+    # -- what is read --------------------------------------------------------------------------------------------------
+
+    def add(self, offsets: Mapping[Where, int]) -> None:
+        """Read these too, from these offsets on."""
+        if not offsets:
+            return
+        self._do("incremental_assign", [_partition(where, offset) for where, offset in offsets.items()])
+        self._start.update(offsets)
+
+    def remove(self, partitions: Collection[Where]) -> None:
+        """Read these no more. What was fetched of them and not yet given out is thrown away."""
+        going = [where for where in partitions if where in self._start]
+        if not going:
+            return
+        self._do("incremental_unassign", [_partition(where) for where in going])
+        for where in going:
+            del self._start[where]
+        self._paused.difference_update(going)
+
+    def seek(self, where: Where, offset: int) -> None:
+        """Starts over at the offset. librdkafka's own seek fails where fetching has not begun yet."""
+        paused = where in self._paused
+        self.remove([where])
+        self.add({where: offset})
+        if paused:
+            self.pause([where])
+
+    def pause(self, partitions: Collection[Where]) -> None:
+        self._do("pause", [_partition(where) for where in partitions])
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Collection[Where]) -> None:
+        self._do("resume", [_partition(where) for where in partitions])
+        self._paused.difference_update(partitions)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _do(self, name: str, partitions: list[Any]) -> None:
+        try:
+            getattr(self._consumer, name)(partitions)
+        except confluent_kafka.KafkaException as error:
+            raise HoldfastError(f"the data plane refuses to {name.replace('_', ' ')}: {_said(error)}") from error
+
+
+def _partition(where: Where, offset: int = confluent_kafka.OFFSET_INVALID) -> Any:
+    return confluent_kafka.TopicPartition(where[0], where[1], offset)
+
+
+def _said(error: BaseException) -> str:
+    detail = error.args[0] if error.args else error
+    return str(detail.str()) if isinstance(detail, confluent_kafka.KafkaError) else str(detail)

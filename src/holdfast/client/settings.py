@@ -1,0 +1,89 @@
+"""The settings of the network, by librdkafka's names and within its limits."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from holdfast.client import security
+from holdfast.client.addresses import Address, parse_bootstrap
+from holdfast.client.connection import MAX_RESPONSE_BYTES, REQUEST_TIMEOUT_S
+from holdfast.client.errors import ConfigError
+from holdfast.client.security import Security
+
+_MOST: Final = (1 << 31) - 1
+_LIMITS: Final = {
+    "socket.connection.setup.timeout.ms": (1000, _MOST),
+    "socket.timeout.ms": (10, 300_000),
+    "request.timeout.ms": (1, 900_000),
+    "reconnect.backoff.ms": (0, 3_600_000),
+    "reconnect.backoff.max.ms": (0, 3_600_000),
+    "retry.backoff.ms": (1, 300_000),
+    "receive.message.max.bytes": (1000, _MOST),
+}
+_FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
+
+NAMES: Final = security.NAMES | {
+    *_LIMITS,
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "client.id",
+    "broker.address.family",
+}
+"""The settings that the network reads, those of its security among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    bootstrap: tuple[Address, ...]
+    client_id: str = "holdfast"
+    security: Security = field(default_factory=Security)
+    connection_setup_timeout_s: float = 30.0
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+    reconnect_backoff_s: float = 0.1
+    reconnect_backoff_max_s: float = 10.0
+    retry_backoff_s: float = 0.1
+    max_response_bytes: int = MAX_RESPONSE_BYTES
+    family: int = socket.AF_UNSPEC
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> NetworkSettings:
+        """From the settings that concern it; others are somebody else's. Raises ConfigError naming the setting."""
+        guarded = Security.from_config(config)
+        servers = config.get("bootstrap.servers", config.get("metadata.broker.list"))
+        if not isinstance(servers, str):
+            raise ConfigError("bootstrap.servers is missing: give host:port, several separated by commas")
+        least_s = _number(config, "reconnect.backoff.ms", 100) / 1000
+        most_s = _number(config, "reconnect.backoff.max.ms", 10_000) / 1000
+        if least_s > most_s:
+            raise ConfigError("reconnect.backoff.max.ms must not be below reconnect.backoff.ms")
+        family = str(config.get("broker.address.family", "any"))
+        if family not in _FAMILIES:
+            raise ConfigError(f"broker.address.family is {family!r}; it can be any, v4 or v6")
+        timeout = "socket.timeout.ms" if "request.timeout.ms" not in config else "request.timeout.ms"
+        return cls(
+            bootstrap=parse_bootstrap(servers, guarded.protocol),
+            client_id=str(config.get("client.id", "holdfast")),
+            security=guarded,
+            connection_setup_timeout_s=_number(config, "socket.connection.setup.timeout.ms", 30_000) / 1000,
+            request_timeout_s=_number(config, timeout, int(REQUEST_TIMEOUT_S * 1000)) / 1000,
+            reconnect_backoff_s=least_s,
+            reconnect_backoff_max_s=most_s,
+            retry_backoff_s=_number(config, "retry.backoff.ms", 100) / 1000,
+            max_response_bytes=_number(config, "receive.message.max.bytes", MAX_RESPONSE_BYTES),
+            family=_FAMILIES[family],
+        )
+
+
+def _number(config: Mapping[str, Any], name: str, default: int) -> int:
+    value = config.get(name, default)
+    lowest, highest = _LIMITS[name]
+    try:
+        number = int(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    except ValueError:
+        number = None
+    if number is None or not lowest <= number <= highest:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number from {lowest} to {highest}")
+    return number

@@ -1,0 +1,246 @@
+"""TLS and SASL against a real Apache Kafka: what is let in, what is kept out and what is said then.
+
+The same settings are given to confluent-kafka, through which the records come: it must be let in where we are.
+"""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has them, without saying so to mypy
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, ConnectionLost
+from holdfast.client.network import Network
+from holdfast.client.settings import NetworkSettings
+from holdfast.wire.apis.heartbeat import HeartbeatRequest
+from holdfast.wire.error_codes import ErrorCode
+from tests.client.conftest import QUICK
+from tests.client.guarded_kafka import PASSWORD, REAUTHENTICATE_MS, USER, GuardedKafka
+from tests.client.wires import PATIENCE_S, coordinator, patiently
+from tests.support.certificates import KEY_PASSWORD, Certificate, make_authority
+from tests.support.eventually import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+
+
+@dataclass(frozen=True)
+class World:
+    kafka: GuardedKafka
+    authority: Path
+    stranger: Path
+    """An authority that signed nothing of the broker's."""
+    client: Certificate
+
+    def config(self, listener: str, **settings: Any) -> dict[str, Any]:
+        return {"bootstrap.servers": self.kafka.guarded(listener)} | settings
+
+
+@pytest.fixture(scope="module")
+def world(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("certificates")
+    authority = make_authority(directory)
+    stranger = make_authority(directory, "stranger")
+    broker, client = authority.sign("broker", "IP:127.0.0.1"), authority.sign("client", "DNS:client")
+    with GuardedKafka(authority, broker, QUICK) as kafka:
+        add_scram_user(kafka.bootstrap)
+        yield World(kafka, authority.certificate, stranger.certificate, client)
+
+
+def add_scram_user(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for mechanism in SCRAM.values():
+        wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 8192), PASSWORD.encode())
+        for done in admin.alter_user_scram_credentials([wanted]).values():
+            done.result(timeout=PATIENCE_S)
+
+
+def within(seconds: float) -> float:
+    return time.monotonic() + seconds
+
+
+def network(config: dict[str, Any]) -> Network:
+    return Network(NetworkSettings.from_config(config))
+
+
+def unsecured_token(_: str) -> tuple[str, float]:
+    """A token that only a test's broker takes: signed by nobody."""
+    expiry = time.time() + 300
+
+    def part(claims: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+
+    return f"{part({'alg': 'none'})}.{part({'sub': USER, 'iat': time.time(), 'exp': expiry})}.", expiry
+
+
+def credentials(mechanism: str) -> dict[str, Any]:
+    if mechanism == "OAUTHBEARER":
+        return {"sasl.mechanism": mechanism, "oauth_cb": unsecured_token}
+    return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
+
+
+def let_in(config: dict[str, Any], group: str) -> None:
+    """Both planes reach the broker, and the coordinator answers."""
+    with network(config) as client:
+        coordinator(client, group)
+        nodes = client.metadata((), patiently()).nodes
+        assert [str(node.address) for node in nodes.values()] == [config["bootstrap.servers"]]
+    consumer = confluent_kafka.Consumer(config | {"group.id": group})
+    try:
+        consumer.poll(0)  # serves oauth_cb
+        assert consumer.list_topics(timeout=PATIENCE_S).brokers
+    finally:
+        consumer.close()
+
+
+def kept_out(config: dict[str, Any]) -> AuthenticationFailed:
+    with network(config) as client, pytest.raises(AuthenticationFailed) as raised:
+        client.metadata((), patiently())
+    assert PASSWORD not in str(raised.value)
+    return raised.value
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+def test_tls(world: World, group: str) -> None:
+    let_in(world.config("TLS", **{"security.protocol": "SSL", "ssl.ca.location": str(world.authority)}), group)
+
+
+def test_tls_with_certificates_as_text_and_a_cipher_suite(world: World, group: str) -> None:
+    config = {
+        "security.protocol": "ssl",
+        "ssl.ca.pem": world.authority.read_text(),
+        "ssl.certificate.pem": world.client.certificate.read_text(),
+        "ssl.key.pem": world.client.encrypted_key.read_text(),
+        "ssl.key.password": KEY_PASSWORD,
+        "ssl.cipher.suites": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    }
+    let_in(world.config("MUTUAL", **config), group)
+
+
+def test_mutual_tls(world: World, group: str) -> None:
+    config = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(world.authority),
+        "ssl.certificate.location": str(world.client.certificate),
+        "ssl.key.location": str(world.client.key),
+    }
+    let_in(world.config("MUTUAL", **config), group)
+
+
+def test_without_a_certificate_mutual_tls_keeps_us_out(world: World) -> None:
+    failure = kept_out(world.config("MUTUAL", **{"security.protocol": "SSL", "ssl.ca.location": str(world.authority)}))
+    assert "the broker ended TLS with" in str(failure)
+    assert "see ssl.certificate.location" in str(failure)
+
+
+def test_a_broker_that_nobody_trusts_is_not_trusted(world: World) -> None:
+    failure = kept_out(world.config("TLS", **{"security.protocol": "SSL", "ssl.ca.location": str(world.stranger)}))
+    assert "the broker's certificate is not accepted" in str(failure)
+    assert "see ssl.ca.location" in str(failure)
+
+
+def test_a_broker_under_another_name_is_not_trusted_unless_names_do_not_count(world: World) -> None:
+    config = {"security.protocol": "SSL", "ssl.ca.location": str(world.authority), "broker.address.family": "v4"}
+    config["bootstrap.servers"] = world.kafka.guarded("TLS", host="localhost")
+    assert "localhost" in str(kept_out(config))
+    with network(config | {"ssl.endpoint.identification.algorithm": "none"}) as client:
+        assert client.metadata((), patiently()).nodes
+
+
+def test_without_verification_anybody_is_trusted(world: World) -> None:
+    config = world.config("TLS", **{"security.protocol": "SSL", "ssl.ca.location": str(world.stranger)})
+    with network(config | {"enable.ssl.certificate.verification": "false"}) as client:
+        assert client.metadata((), patiently()).nodes
+
+
+def test_plaintext_on_a_tls_listener_is_said_clearly(world: World) -> None:
+    with network(world.config("TLS")) as client, pytest.raises(ConnectionFailed) as raised:
+        client.metadata((), within(1))
+    assert "the broker sent TLS, but security.protocol is PLAINTEXT: set it to SSL or SASL_SSL" in str(raised.value)
+
+
+# -- SASL --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+@pytest.mark.parametrize("listener", ["SASL", "BOTH"])
+def test_sasl(world: World, group: str, listener: str, mechanism: str) -> None:
+    protocol = {"SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}[listener]
+    config = {"security.protocol": protocol} | credentials(mechanism)
+    if listener == "BOTH":
+        config["ssl.ca.location"] = str(world.authority)
+    let_in(world.config(listener, **config), group)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("wrong", [{"sasl.password": "wrong-secret"}, {"sasl.username": "nobody"}], ids=str)
+def test_a_wrong_password_or_user_is_kept_out(world: World, mechanism: str, wrong: dict[str, str]) -> None:
+    config = {"security.protocol": "SASL_PLAINTEXT"} | credentials(mechanism) | wrong
+    failure = kept_out(world.config("SASL", **config))
+    assert f"SASL {mechanism} failed (SASL_AUTHENTICATION_FAILED)" in str(failure)
+    assert failure.code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "wrong-secret" not in str(failure)
+
+
+def test_a_token_that_is_none_is_kept_out(world: World) -> None:
+    config = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    failure = kept_out(world.config("SASL", oauth_cb=lambda _: ("not.a.token", time.time() + 60), **config))
+    assert "OAUTHBEARER" in str(failure)
+    assert "not.a.token" not in str(failure)
+
+
+def test_a_mechanism_that_the_listener_lacks_is_answered_with_those_it_has(world: World) -> None:
+    config = {"security.protocol": "SASL_PLAINTEXT"} | credentials("SCRAM-SHA-256")
+    failure = kept_out(world.config("PLAINONLY", **config))
+    assert "the broker takes PLAIN: set sasl.mechanism to one of them" in str(failure)
+
+
+def test_no_sasl_on_a_listener_that_wants_it_is_said_clearly(world: World) -> None:
+    with network(world.config("SASL")) as client, pytest.raises(ConnectionFailed) as raised:
+        client.metadata((), within(1))
+    assert "a listener that wants SASL does that: see security.protocol" in str(raised.value)
+
+
+# -- sessions that end -------------------------------------------------------------------------------------------------
+
+
+def expiring(world: World) -> dict[str, Any]:
+    return world.config("EXPIRING", **{"security.protocol": "SASL_PLAINTEXT"}, **credentials("PLAIN"))
+
+
+def test_a_session_is_renewed_before_it_ends(world: World, group: str) -> None:
+    with network(expiring(world)) as client, coordinator(client, group) as connection:
+        renewals = {connection._reauthenticate_at}
+        over = time.monotonic() + 3 * REAUTHENTICATE_MS / 1000
+
+        def lived_on() -> bool:
+            answer = connection.ask(HeartbeatRequest(group, 1, "nobody"), patiently())
+            assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            renewals.add(connection._reauthenticate_at)
+            return time.monotonic() > over
+
+        eventually(lived_on, "the connection outlived three sessions")
+        assert len(renewals) >= 3
+
+
+def test_a_session_that_is_not_renewed_ends_the_connection(world: World, group: str) -> None:
+    with network(expiring(world)) as client, coordinator(client, group) as connection:
+        ends = time.monotonic() + REAUTHENTICATE_MS / 1000
+        connection._reauthenticate_at = None
+        eventually(lambda: time.monotonic() > ends, "the session is over")
+        with pytest.raises(ConnectionLost):
+            connection.ask(HeartbeatRequest(group, 1, "nobody"), patiently())

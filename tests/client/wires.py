@@ -1,0 +1,29 @@
+"""What tests of the wires share."""
+
+import time
+
+from holdfast.client.connection import Connection
+from holdfast.client.network import Network
+from holdfast.wire.apis.heartbeat import HeartbeatRequest
+from holdfast.wire.error_codes import ErrorCode
+from tests.support.eventually import eventually
+
+PATIENCE_S = 60.0
+
+
+def patiently() -> float:
+    return time.monotonic() + PATIENCE_S
+
+
+def coordinator(client: Network, group: str) -> Connection:
+    """A connection to the group's coordinator once it answers for the group.
+
+    For a moment Kafka names a coordinator that has not taken up its work, and 0 is its answer while it loads.
+    """
+    connection = client.coordinator(group, patiently())
+    stranger = HeartbeatRequest(group, 1, "nobody")
+    eventually(
+        lambda: connection.ask(stranger, patiently()).error_code == ErrorCode.UNKNOWN_MEMBER_ID,
+        "the coordinator answers for the group",
+    )
+    return connection
