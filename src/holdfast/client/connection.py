@@ -242,8 +242,11 @@ class Connection:
                 f"{api.name} v{version}, as spoken with {self.address}, cannot carry the request: {failure}",
                 code=ErrorCode.UNSUPPORTED_VERSION,
             ) from failure
-        self._transport.write(frame, time.monotonic() + self._request_timeout_s)
         self._in_flight[self._correlation_id] = api, version
+        try:
+            self._transport.write(frame, time.monotonic() + self._request_timeout_s)
+        except ConnectionLost as failure:
+            raise self._interrupted(failure) from failure
         return self._correlation_id
 
     def _ask(self, message: Any, deadline: float, version: int | None = None) -> Any:
@@ -300,7 +303,10 @@ class Connection:
     @property
     def _doubt(self) -> str:
         """What to think of a server that has not shown yet that it is a broker."""
-        return "" if self._versions else f"; is this a Kafka listener for {self._security.protocol}?"
+        if self._versions:
+            return ""
+        wanting = ", and does it want a client certificate" if self._security.tls is not None else ""
+        return f"; is this a Kafka listener for {self._security.protocol}{wanting}?"
 
     def _interrupted(self, failure: ConnectionLost) -> ConnectionLost:
         """The same with what it means: what was not answered, and what the listener may have wanted."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.coordinator import GroupCoordinator
 from holdfast.client.driver import Driver, Event, now_ms
-from holdfast.client.errors import CallbackError, ConnectionFailed, GroupError, HoldfastError, TopicError
+from holdfast.client.errors import AssignorError, CallbackError, ConnectionFailed, GroupError, HoldfastError, TopicError
 from holdfast.client.metadata import Metadata, metadata_request, read_metadata
 from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
@@ -117,12 +117,15 @@ class Participation:
         self._give_up(lost=False, within_ms=max(0, int((deadline - time.monotonic()) * 1000)))
         self._watch.stop()
         self._metadata_due = None
-        if self.failure is not None or not self._driver.is_alive:
+        if not self._driver.is_alive:
             return
-        self._driver.do(lambda membership, now: membership.leave(reason, now, even_if_static=even_if_static))
+        if self.failure is None:
+            self._driver.do(lambda membership, now: membership.leave(reason, now, even_if_static=even_if_static))
+        elif not isinstance(self.failure, AssignorError):
+            return  # there is no seat to leave
         while time.monotonic() < deadline and self._driver.is_alive:
             event = self._driver.take_event(min(0.1, max(0.0, deadline - time.monotonic())))
-            if isinstance(event, Left | Failed):
+            if isinstance(event, Left) or (isinstance(event, Failed) and self.failure is None):
                 break
         self.generation, self.member_id = -1, ""
 

@@ -209,9 +209,18 @@ class Transport:
             except ssl.SSLWantReadError:
                 event = select.POLLIN
             except OSError as failure:
-                raise self._lost(failure) from failure
+                raise self._lost(self._alert(held) or failure) from failure
             if not self._wait(held, event, deadline):
                 raise RequestTimedOut(f"{self.address}: the broker takes no more bytes; {len(left)} are still to go")
+
+    def _alert(self, held: socket.socket) -> OSError | None:
+        """Why the broker broke off, if it said so: its last words may have come before we were cut off in ours."""
+        try:
+            if isinstance(held, ssl.SSLSocket):
+                held.recv(1)
+        except OSError as failure:
+            return failure if _is_alert(failure) else None
+        return None
 
     def _lost(self, failure: OSError) -> ConnectionLost | AuthenticationFailed:
         # With TLS 1.3 a broker refuses our certificate only after the handshake, as far as we can see.

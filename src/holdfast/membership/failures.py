@@ -11,6 +11,7 @@ from holdfast.wire.error_codes import ErrorCode
 class FailureKind(Enum):
     FENCED = "another process holds the instance id"
     REFUSED = "the coordinator refuses this member"
+    NOT_AUTHENTICATED = "the broker does not accept who we are"
     UNSUPPORTED = "the broker lacks what was asked for"
     ASSIGNOR = "the assignor failed"
     REBALANCED = "the group is rebalancing"

@@ -166,12 +166,16 @@ class Membership:
         self._send_what_is_due(now)
 
     def cannot_decide(self, generation: int, message: str) -> None:
-        """The assignor failed. A dynamic member leaves, so that somebody else may lead; a static one never does."""
+        """The assignor failed. A dynamic member leaves, so that somebody else may lead; a static one never does.
+        `Left` says that there is nothing to wait for any more."""
         if self.phase is not Phase.LEADING or generation != self.seat.generation:
+            self._effects.append(Left())
             return
         if self.instance_id is None:
             self._say_goodbye(self.seat.member_id, "the assignor failed")
         self._fail(Failure(FailureKind.ASSIGNOR, message))
+        if Question.LEAVE not in self._outstanding:
+            self._effects.append(Left())
 
     def polled(self, now: int) -> None:
         """The application is alive."""
