@@ -199,16 +199,17 @@ class Driver:
             self._membership.polled(last)
 
     def _wait(self) -> None:
-        if self._work or self._stopping:
+        connections = [line.connection for line in self._lines.values() if line.connection is not None]
+        if self._work or self._stopping or any(one.pending for one in connections):
             return
         now = now_ms()
         deadlines = [asked.deadline for line in self._lines.values() for asked in line.asked.values()]
         until = min([self._membership.wake_at(now), now + LONGEST_WAIT_MS, *deadlines])
         poll = select.poll()
         poll.register(self._waker, select.POLLIN)
-        for line in self._lines.values():
-            if line.connection is not None and line.connection.fileno() >= 0:
-                poll.register(line.connection, select.POLLIN)
+        for connection in connections:
+            if connection.fileno() >= 0:
+                poll.register(connection, select.POLLIN)
         poll.poll(max(0, until - now))
         self._waker.drain()
         self._waker.take()

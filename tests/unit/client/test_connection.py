@@ -5,7 +5,6 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from holdfast.wire.apis.join_group import (
 from holdfast.wire.error_codes import ErrorCode
 from tests.support.eventually import eventually
 from tests.unit.client.scripted import Peer, Script, ScriptedServer, silent, unused_address
+from tests.unit.client.threads import in_another_thread, is_waiting
 
 SOON_S = 0.3
 PATIENCE_S = 20.0
@@ -422,26 +422,6 @@ def test_an_error_in_api_versions_is_named() -> None:
 
 
 # -- other threads -----------------------------------------------------------------------------------------------------
-
-
-def in_another_thread(call: Callable[[], None], when: Callable[[], bool]) -> threading.Thread:
-    """Calls it as soon as the condition holds."""
-
-    def run() -> None:
-        eventually(when, "the condition for the call")
-        call()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
-def is_waiting(connection: Connection) -> bool:
-    """Whether a thread is inside the connection."""
-    free = connection._driving.acquire(blocking=False)
-    if free:
-        connection._driving.release()
-    return not free
 
 
 def test_wake_ends_a_receive_at_once_and_the_connection_lives_on() -> None:

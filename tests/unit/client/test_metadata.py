@@ -41,6 +41,7 @@ def test_topics_have_their_partitions_and_the_racks_of_their_replicas() -> None:
     cluster = found.cluster()
     assert cluster.partitions == {"t": 2}
     assert cluster.racks == {"t": (frozenset("ab"), frozenset("b"))}
+    assert found.topic("t").leaders == (0, 1)
     assert (found.nodes[1].address, found.nodes[1].rack) == (("host1", 9092), "b")
     assert (found.cluster_id, found.controller_id) == ("c", 1)
 

@@ -5,24 +5,26 @@
     bench.advance(200)                      # time passes, timers fire
     assert handle.code == ErrorCode.NONE
 
-After every command the bench checks what must always hold: no ticket is answered twice, every answer can be written in
-the version that was asked, and the counters equal a recount.
+After every command the bench checks what must always hold: no ticket is answered twice and none is forgotten, every
+answer can be written in the version that was asked and says only what is stored, the counters equal a recount, and
+whoever waits for something has a deadline. `Bench(checked=False)` is for measuring.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from holdfast.coordinator.context import GroupConfig
+from holdfast.coordinator.context import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from holdfast.coordinator.coordinator import GroupCoordinator
 from holdfast.coordinator.effects import Append, Effects
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.ledger import Event, EventKind
 from holdfast.coordinator.members import Client
 from holdfast.coordinator.offsets import Commit, TopicPartition
-from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, STABLE
+from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from holdfast.coordinator.timers import Timer
 from holdfast.wire.apis.describe_groups import DescribedGroup
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -31,6 +33,7 @@ from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssi
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import OffsetCommitValue, decode_record, encode_key, encode_value, partition_for
 from holdfast.wire.message import encode
+from tests.unit.coordinator.witness import Witness
 
 GROUP: Final = "g"
 DELAY_MS: Final = 200
@@ -45,9 +48,13 @@ STORAGE_FAILED: Final = ErrorCode.NOT_COORDINATOR
 class Handle:
     """A request and, once there is one, its answer."""
 
-    def __init__(self, what: str, api_version: int | None = None) -> None:
+    def __init__(
+        self, what: str, api_version: int | None = None, *, group: str = GROUP, request: object = None
+    ) -> None:
         self.what = what
         self.api_version = api_version
+        self.group = group
+        self.request = request
         self.reply: Any = None
 
     def answer(self, reply: Any) -> None:
@@ -106,6 +113,11 @@ class Bench:
         self.journal: dict[int, list[tuple[bytes, bytes | None]]] = {}
         self.events: list[Event] = []
         self.held: list[Append] = []
+        self.open: set[Handle] = set()
+        """Asked and not answered yet."""
+        self.listener: Callable[[Handle], None] = lambda _handle: None
+        """Hears every answer at the moment it is given."""
+        self.witness = Witness({})
         self._partition_count = partition_count
         self._checked = checked
         self._failures: list[ErrorCode] = []
@@ -123,6 +135,10 @@ class Bench:
         """Appends wait from now on, as they do for the disk with flush=always."""
         self._holding = True
 
+    @property
+    def is_holding(self) -> bool:
+        return self._holding
+
     def release(self) -> None:
         """All that was held is stored, and nothing is held any more."""
         self._holding = False
@@ -135,6 +151,8 @@ class Bench:
     def restart(self, *, only_load: bool = False) -> None:
         """kill -9: what is parked is lost, what was stored is read back."""
         self.held.clear()
+        self.open.clear()
+        self.witness = Witness(self.journal)
         self._failures.clear()
         self._holding = False
         self.coordinator = GroupCoordinator(self.config, self._partition_count)
@@ -164,6 +182,7 @@ class Bench:
         for handle, reply in effects.replies:
             assert isinstance(handle, Handle)
             handle.answer(reply)
+            self._hear(handle)
         self.events.extend(effects.events)
         for append in effects.appends:
             if self._holding:
@@ -173,6 +192,18 @@ class Bench:
         if self._checked:
             self._check()
 
+    def _hear(self, handle: Handle) -> None:
+        self.open.discard(handle)
+        # While the journal is being read a heartbeat is answered without a look at it, as Kafka does.
+        if self._checked and not self.coordinator.is_loading(handle.group):
+            self.witness.hear(handle.group, handle.request, handle.reply)
+            self.listener(handle)
+
+    def _ask(self, what: str, group: str, request: object = None, version: int | None = None) -> Handle:
+        handle = Handle(what, version, group=group, request=request)
+        self.open.add(handle)
+        return handle
+
     def _store(self, append: Append) -> None:
         code = self._failures.pop(0) if self._failures else ErrorCode.NONE
         if code is not ErrorCode.NONE:
@@ -181,6 +212,7 @@ class Bench:
         partition = self.journal.setdefault(partition_for(append.group_id, self._partition_count), [])
         for key, value in append.records:
             partition.append((encode_key(key), None if value is None else encode_value(value)))
+            self.witness.read(key, value)
         self._perform(self.coordinator.append_done(append, self.now))
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -212,7 +244,6 @@ class Bench:
         group: str = GROUP,
         client: Client | None = None,
     ) -> Handle:
-        handle = Handle(f"JoinGroup v{version} {member_id!r} {instance!r}", version)
         request = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=session_ms,
@@ -222,6 +253,7 @@ class Bench:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name, metadata) for name in protocols],
         )
+        handle = self._ask(f"JoinGroup v{version} {member_id!r} {instance!r}", group, request, version)
         fresh_id = f"{next(self._fresh):08d}"
         client = client or Client("cid", "/127.0.0.1")
         self._perform(self.coordinator.join_group(request, version, client, handle, fresh_id, self.now))
@@ -239,7 +271,6 @@ class Bench:
         protocol_name: str | None = "range",
         group: str = GROUP,
     ) -> Handle:
-        handle = Handle(f"SyncGroup v{version} {member_id!r} {instance!r}", version)
         request = SyncGroupRequest(
             group_id=group,
             generation_id=generation,
@@ -249,6 +280,7 @@ class Bench:
             protocol_name=protocol_name if version >= 5 else None,
             assignments=[SyncGroupRequestAssignment(*item) for item in (assignments or {}).items()],
         )
+        handle = self._ask(f"SyncGroup v{version} {member_id!r} {instance!r}", group, request, version)
         self._perform(self.coordinator.sync_group(request, version, Client("cid", "/127.0.0.1"), handle, self.now))
         return handle
 
@@ -261,17 +293,17 @@ class Bench:
     def heartbeat_later(
         self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP
     ) -> Handle:
-        handle = Handle(f"Heartbeat {member_id!r} {instance!r}", 4)
         request = HeartbeatRequest(group, generation, member_id, instance)
+        handle = self._ask(f"Heartbeat {member_id!r} {instance!r}", group, request, 4)
         self._perform(self.coordinator.heartbeat(request, Client("cid", "/127.0.0.1"), handle, self.now))
         return handle
 
     def leave(self, *entries: tuple[str, str | None], version: int = 5, group: str = GROUP) -> Handle:
-        handle = Handle(f"LeaveGroup v{version} {entries}", version)
         if version >= 3:
             request = LeaveGroupRequest(group, "", [MemberIdentity(*entry) for entry in entries])
         else:
             request = LeaveGroupRequest(group, entries[0][0])
+        handle = self._ask(f"LeaveGroup v{version} {entries}", group, request, version)
         self._perform(self.coordinator.leave_group(request, version, Client("cid", "/127.0.0.1"), handle, self.now))
         return handle
 
@@ -285,12 +317,13 @@ class Bench:
         version: int = 9,
         group: str = GROUP,
     ) -> Handle:
-        handle = Handle(f"OffsetCommit v{version} {member_id!r} {instance!r}")
+        handle = self._ask(f"OffsetCommit v{version} {member_id!r} {instance!r}", group)
         values = [
             (key, value if isinstance(value, OffsetCommitValue) else self.offset(value))
             for key, value in offsets.items()
         ]
         command = Commit(group, generation, member_id, instance, Client("cid", "/127.0.0.1"), handle, values)
+        handle.request = command
         self._perform(self.coordinator.commit_offsets(command, version, self.now))
         return handle
 
@@ -311,12 +344,12 @@ class Bench:
         return {key: value.offset for key, value in offsets.items()}
 
     def fetch_later(self, group: str = GROUP) -> Handle:
-        handle = Handle("OffsetFetch")
+        handle = self._ask("OffsetFetch", group)
         self._perform(self.coordinator.fetch_offsets(group, handle, self.now))
         return handle
 
     def delete_offsets(self, *wanted: TopicPartition, group: str = GROUP) -> Handle:
-        handle = Handle("OffsetDelete")
+        handle = self._ask("OffsetDelete", group)
         self._perform(self.coordinator.delete_offsets(group, wanted, handle, self.now))
         return handle
 
@@ -324,7 +357,7 @@ class Bench:
         return ErrorCode(self.delete_later(group).reply)
 
     def delete_later(self, group: str = GROUP) -> Handle:
-        handle = Handle("DeleteGroups")
+        handle = self._ask("DeleteGroups", group)
         self._perform(self.coordinator.delete_group(group, handle, self.now))
         return handle
 
@@ -368,11 +401,30 @@ class Bench:
 
     def _check(self) -> None:
         for group in self.groups():
-            check_group(group)
+            check_group(group, self.now)
+        self._check_nobody_is_forgotten()
+
+    def _check_nobody_is_forgotten(self) -> None:
+        """Whoever asked and has no answer is parked with a member, or waits for an append of the group."""
+        asked: dict[str, set[object]] = {}
+        for handle in self.open:
+            asked.setdefault(handle.group, set()).add(handle)
+        assert all(self.group_or_none(group) for group in asked), "the group is gone, and somebody waits for it"
+        for group in self.groups():
+            if not group.busy:
+                parked = [parked.ticket for m in group.roster for parked in (m.parked_join, m.parked_sync) if parked]
+                assert asked.get(group.id, set()) == set(parked), "somebody waits for an answer, and nobody knows"
 
 
-def check_group(group: Group) -> None:
+def check_group(group: Group, now_ms: int) -> None:
     """The counters equal a recount, nobody sits on two seats, and a state has what belongs to it."""
+    _check_roster(group)
+    _check_state(group)
+    if not group.busy:
+        _check_at_rest(group, now_ms)
+
+
+def _check_roster(group: Group) -> None:
     roster, members = group.roster, list(group.roster)
     assert roster.parked_joins == sum(member.parked_join is not None for member in members)
     instances = [member.instance_id for member in members if member.is_static]
@@ -386,15 +438,43 @@ def check_group(group: Group) -> None:
         votes = sum(any(protocol.name == name for protocol in member.protocols) for member in members)
         assert roster._votes[name] == votes
     assert set(roster._votes) == names
-    assert roster.awaiting_sync <= {member.id for member in members} or group.state not in (COMPLETING, STABLE)
     assert not roster.pending.keys() & {member.id for member in members}, "pending and a member at once"
+
+
+def _check_state(group: Group) -> None:
+    members = list(group.roster)
     if group.state in (EMPTY, DEAD):
         assert not members
     if group.state in (COMPLETING, STABLE):
         assert members
-        assert group.leader_id is not None and group.leader_id in roster
-        assert roster.parked_joins == 0
-    if group.state is not COMPLETING and not group.busy:
+        assert group.leader_id is not None and group.leader_id in group.roster
+        assert group.roster.parked_joins == 0
+        assert group.roster.awaiting_sync <= {member.id for member in members}
+
+
+def _check_at_rest(group: Group, now_ms: int) -> None:
+    """No append is under way: nothing waits for one, what is stored is what is, and every wait has an end."""
+    assert not group.waiting
+    roster, members, stored = group.roster, list(group.roster), group.stored
+    for member in members:
+        limit_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
+        assert _is_due(member.session, now_ms + limit_ms), "a member lives for longer than its session"
+    assert all(_is_due(timer) for timer in roster.pending.values()), "an id is waited for for ever"
+    if group.state is PREPARING:
+        assert _is_due(group.rebalance_timer), "a join phase without an end"
+    if group.state is not COMPLETING:
         assert not any(member.parked_sync for member in members)
-    if not group.busy:
-        assert not group.waiting
+    if group.state in (COMPLETING, STABLE):
+        kept = {member.member_id: member for member in stored.members}
+        assert {m.id: m.instance_id for m in members} == {m: kept[m].group_instance_id for m in kept}
+        late = [member for member in members if member.id in roster.awaiting_sync and not member.was_absent]
+        assert not late or _is_due(group.sync_timer), "members are waited for for ever"
+    if group.state is COMPLETING:
+        assert group.leader_id in roster.awaiting_sync, "the leader has synced, and its assignment is nowhere"
+    if group.state is STABLE:
+        assert all(member.assignment == kept[member.id].assignment for member in members)
+        assert group.leader_id == stored.leader_id
+
+
+def _is_due(timer: Timer | None, latest_ms: int | None = None) -> bool:
+    return timer is not None and timer.action is not None and (latest_ms is None or timer.at_ms <= latest_ms)
