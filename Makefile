@@ -6,13 +6,14 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka demo lint format test test-real conformance bench performance clean
+.PHONY: help setup java kafka demo lint format test test-real conformance conformance-random bench performance clean
 
 help:
 	@echo "make demo       a broker, a group of three, and a redeploy that nobody notices"
 	@echo "make test       the fast tests (a few minutes)"
 	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
 	@echo "make conformance  groups answer for answer beside Apache Kafka"
+	@echo "make conformance-random  the same with random plays, for ten minutes (MINUTES=10 SEED=1)"
 	@echo "make lint       ruff, strict types, import contracts"
 	@echo "make bench      Holdfast and Apache Kafka side by side; renders docs/performance.md"
 	@echo "make format     let ruff format the code"
@@ -52,6 +53,12 @@ test-real: setup
 
 conformance: setup kafka
 	$(BIN)/python -m pytest tests/conformance -q
+
+MINUTES ?= 10
+SEED    ?= 1
+
+conformance-random: setup kafka
+	$(BIN)/python -m tests.conformance.random_runs --minutes $(MINUTES) --seed $(SEED)
 
 bench: setup kafka
 	$(BIN)/python -m bench

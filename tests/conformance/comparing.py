@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import ndiff
 
-from tests.conformance.scenario import Listed, Scenario
-from tests.conformance.scene import Scene, Server
+from tests.conformance.intermission import Intermission
+from tests.conformance.scenario import Listed, Scenario, Theatre
+from tests.conformance.scene import Scene
+from tests.conformance.server import Server
 from tests.conformance.versions import Row
 
-MOST_BY_CHANCE = 3
-"""Differences in more rows than this are no accident of timing, and are not played again."""
+MOST_BY_CHANCE = {Theatre.LASTING: 10, Theatre.MORTAL: 3, Theatre.FORGETFUL: 1}
+"""Differences in more rows than this are not played again: it would take too long."""
 
 
 @dataclass(slots=True)
@@ -40,29 +44,65 @@ class Stage:
 
     def outcomes(self, scenario: Scenario) -> list[Outcome]:
         """One outcome per row of versions, all rows at once."""
-        rows = [(row, self._begin(scenario, row)) for row in scenario.rows]
-        outcomes = [compare(scenario, row, *(play.result() for play in plays)) for row, plays in rows]
+        return self.outcomes_of([scenario])[scenario.name]
+
+    def outcomes_of(self, scenarios: Iterable[Scenario]) -> dict[str, list[Outcome]]:
+        """All scenarios at once, by their names."""
+        with ExitStack() as intermissions:
+            begun = {one.name: (one, self._begin(one, one.rows, intermissions)) for one in scenarios}
+            first = {
+                name: [compare(one, row, *results(both)) for row, both in zip(one.rows, plays, strict=True)]
+                for name, (one, plays) in begun.items()
+            }
+        return {name: self._without_chance(outcomes) for name, outcomes in first.items()}
+
+    def _begin(
+        self, scenario: Scenario, rows: Sequence[Row], intermissions: ExitStack, suffix: str = ""
+    ) -> list[list[Future[list[str]]]]:
+        """The plays of each row: on Kafka and on Holdfast."""
+        meetings: dict[Server, Intermission | None] = {self.kafka: None, self.holdfast: None}
+        if scenario.theatre is Theatre.MORTAL:
+            for server in meetings:
+                meetings[server] = intermissions.enter_context(Intermission(server.restart, len(rows)))
+        return [
+            [
+                self.workers.submit(played, scenario, server, row, f"{scenario.name}-{row.number}{suffix}", meeting)
+                for server, meeting in meetings.items()
+            ]
+            for row in rows
+        ]
+
+    def _without_chance(self, outcomes: list[Outcome]) -> list[Outcome]:
         different = [outcome for outcome in outcomes if outcome.unlisted]
-        if len(different) > MOST_BY_CHANCE:
+        if different and len(different) > MOST_BY_CHANCE[different[0].scenario.theatre]:
             return outcomes
         return [self._once_more(outcome) if outcome.unlisted else outcome for outcome in outcomes]
 
-    def _begin(self, scenario: Scenario, row: Row, suffix: str = "") -> list[Future[list[str]]]:
-        group = f"{scenario.name}-{row.number}{suffix}"
-        return [self.workers.submit(played, scenario, server, row, group) for server in (self.kafka, self.holdfast)]
-
     def _once_more(self, first: Outcome) -> Outcome:
         """Time-outs of some 100 ms do not always hold while twenty plays share the machine: this one plays alone."""
-        plays = [play.result() for play in self._begin(first.scenario, first.row, "-again")]
-        outcome = compare(first.scenario, first.row, *plays)
+        with ExitStack() as intermissions:
+            (plays,) = self._begin(first.scenario, [first.row], intermissions, "-again")
+            outcome = compare(first.scenario, first.row, *results(plays))
         outcome.again = True
         return outcome
 
 
-def played(scenario: Scenario, server: Server, row: Row, group: str) -> list[str]:
-    with Scene(server, row, group) as scene:
-        scene.transcript.counts_generations = scenario.after_deletions
-        scenario.play(scene)
+def results(plays: Iterable[Future[list[str]]]) -> list[list[str]]:
+    return [play.result() for play in plays]
+
+
+def played(
+    scenario: Scenario, server: Server, row: Row, group: str, intermission: Intermission | None = None
+) -> list[str]:
+    try:
+        with Scene(server, row, group) as scene:
+            scene.transcript.counts_generations = scenario.after_deletions
+            scene.intermission = intermission
+            scenario.play(scene)
+    except BaseException:
+        if intermission is not None:
+            intermission.spoil()
+        raise
     return [line.replace(group, "GROUP") for line in scene.transcript.lines]
 
 

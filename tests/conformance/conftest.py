@@ -1,63 +1,52 @@
-"""Both servers with the same settings, and the one line that the run ends with."""
+"""The pairs of servers that plays are played on, and the one line that the run ends with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
-from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
-from holdfast.wire.apis.metadata import MetadataRequest
-from tests.broker.wire_client import WireClient
 from tests.conformance.comparing import Outcome, Stage
-from tests.conformance.scene import Server
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.eventually import eventually
-from tests.support.holdfast_broker import HoldfastBroker
+from tests.conformance.scenario import SCENARIOS, Scenario, Theatre
+from tests.conformance.servers import FORGETFUL, MORTAL, SETTINGS, pair_of_servers
 from tests.support.kafka_distribution import KafkaDistribution
 
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "200",
-    "group.min.session.timeout.ms": "100",
-    "group.max.size": "4",
-}
-TOPICS = {"orders": 3, "payments": 2}
-NO_SUCH_TOPIC = {"no-such-topic": bytes(range(16))}
 OUTCOMES = pytest.StashKey[list[Outcome]]()
 
 
 @pytest.fixture(scope="session")
 def stage(apache_kafka_distribution: KafkaDistribution) -> Iterator[Stage]:
-    # One partition of the offsets topic: Kafka then loads one, and the first group is not slower than the others.
-    with (
-        ApacheKafka(SETTINGS | {"offsets.topic.num.partitions": "1"}) as kafka,
-        HoldfastBroker(SETTINGS) as holdfast,
-        ThreadPoolExecutor(20) as workers,
-    ):
-        yield Stage(prepared(kafka.address), prepared(holdfast.address), workers)
+    with pair_of_servers(SETTINGS) as stage:
+        yield stage
 
 
-def prepared(address: tuple[str, int]) -> Server:
-    """The topics are there, and the coordinator has loaded its groups."""
-    with WireClient(address) as client:
-        for name, partitions in TOPICS.items():
-            client.create_topic(name, partitions)
-        eventually(lambda: TOPICS.keys() <= topic_ids(client).keys(), "the topics are known")
-        eventually(
-            lambda: client.ask(FindCoordinatorRequest(coordinator_keys=["any"]), 4).coordinators[0].error_code == 0,
-            "there is a coordinator",
-        )
-        eventually(
-            lambda: client.ask(DescribeGroupsRequest(["any"]), 5).groups[0].error_code == 0,
-            "the coordinator has loaded its groups",
-        )
-        return Server(address, topic_ids(client) | NO_SUCH_TOPIC)
+@pytest.fixture(scope="session")
+def mortal_stage(apache_kafka_distribution: KafkaDistribution) -> Iterator[Stage]:
+    with pair_of_servers(MORTAL) as stage:
+        yield stage
 
 
-def topic_ids(client: WireClient) -> dict[str, bytes]:
-    return {topic.name: topic.topic_id for topic in client.ask(MetadataRequest(None), 12).topics}
+@pytest.fixture(scope="session")
+def outcomes_of_the_forgetful(apache_kafka_distribution: KafkaDistribution) -> Mapping[str, list[Outcome]]:
+    scenarios = [scenario for scenario in SCENARIOS.values() if scenario.theatre is Theatre.FORGETFUL]
+    plays_at_once = sum(2 * len(scenario.rows) for scenario in scenarios)
+    with pair_of_servers(FORGETFUL, plays_at_once) as stage:
+        return stage.outcomes_of(scenarios)
+
+
+@pytest.fixture
+def played(scenario: Scenario, request: pytest.FixtureRequest) -> list[Outcome]:
+    """The outcomes of the scenario in the theatre that it needs; only that one is opened."""
+    match scenario.theatre:
+        case Theatre.LASTING:
+            stage: Stage = request.getfixturevalue("stage")
+            return stage.outcomes(scenario)
+        case Theatre.MORTAL:
+            stage = request.getfixturevalue("mortal_stage")
+            return stage.outcomes(scenario)
+        case Theatre.FORGETFUL:
+            known: Mapping[str, list[Outcome]] = request.getfixturevalue("outcomes_of_the_forgetful")
+            return known[scenario.name]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
-"""Which behaviours are played, and why the others are not.
+"""Which behaviours and differences are played, and why the others are not.
 
-The numbers are those of the catalogue of group behaviours, sections A to P: what a coordinator shows on the wire.
+The numbers of behaviours are those of the catalogue of group behaviours, sections A to P: what a coordinator shows on
+the wire. The numbers of differences are those of docs/differences.md.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ NO_AUTHORIZATION = "needs an authorizer: Holdfast has none (difference 3)"
 DEAD = "a group is DEAD only for the moment of its deletion, which no client can hit"
 FAILING_DISK = "needs an append that fails: tests/broker/test_group_full_disk.py"
 CLIENT = "bytes that only clients read: tests/unit/wire"
-NOT_YET = "not yet written"
 
 NOT_PLAYED: dict[int, str] = {
     1: "ApiVersions lists what each server has: tests/real/test_apache_kafka.py",
@@ -44,5 +44,18 @@ NOT_PLAYED: dict[int, str] = {
     61: "five minutes of waiting: tests/unit/coordinator moves its clock",
     138: "needs a broker caught while it loads: tests/broker/test_group_loading.py",
     **dict.fromkeys((216, 221), "record bytes, not answers: tests/real/test_group_records_on_kafka.py"),
-    **dict.fromkeys((172, 203, 205, 206, 207, 210, 212, 213, 214, 215, 218, 220), NOT_YET),
 }
+
+ANY_REQUEST = "bytes and limits of any request: tests/broker, tests/unit/broker"
+RECORDS = "records and their logs: tests/broker, tests/real"
+TOPICS = "topics and configs: tests/real/test_admin_like_kafka.py"
+
+NOT_SHOWN: dict[int, str] = {
+    2: "one broker beside a cluster of one: there is nothing to see",
+    3: "needs a listener that asks for it: tests/unit/broker/test_config.py",
+    **dict.fromkeys((7, 8, 9), ANY_REQUEST),
+    10: "defaults, which no play leaves as they are: tests/unit/broker/test_config.py",
+    **dict.fromkeys((5, 6, 15, 16, 27), RECORDS),
+    **dict.fromkeys((11, 13), TOPICS),
+}
+"""Differences that are no group's."""

@@ -26,6 +26,8 @@ RANGE: Protocols = BOTH[:1]
 ROUND_ROBIN: Protocols = BOTH[1:]
 SESSION_MS = 3000
 REBALANCE_MS = 1500
+OPENING_S = 10.0
+"""How long the answers of an opening may take, which is not yet the play."""
 
 
 class Member(Voice):
@@ -160,7 +162,7 @@ def stable(scene: Scene, *members: Member) -> None:
     for member in members:
         member.sends_sync(plan if member is members[0] else None)
     for member in members:
-        member.hears()
+        member.hears(within_s=OPENING_S)
 
 
 def joined(scene: Scene, *members: Member) -> None:
@@ -172,7 +174,7 @@ def joined(scene: Scene, *members: Member) -> None:
         member.sends_join()
         scene.awaits_members(count)
     for member in members:
-        member.hears()
+        member.hears(within_s=OPENING_S)
 
 
 def pair(scene: Scene, **fields: Any) -> tuple[Member, Member]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from tests.conformance.scene import Scene
 from tests.conformance.versions import ROWS, Row
@@ -34,6 +35,17 @@ def _is_line(told: str, line: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, told.split(REST))), line) is not None
 
 
+class Theatre(Enum):
+    """The pair of servers that a play needs."""
+
+    LASTING = auto()
+    """They are there for the whole run."""
+    MORTAL = auto()
+    """They are killed and started again in the middle of a play (see `servers`)."""
+    FORGETFUL = auto()
+    """They keep offsets for a minute only. All their plays are played at once, for each lasts as long as that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
@@ -44,6 +56,7 @@ class Scenario:
     listed: tuple[Listed, ...]
     after_deletions: bool
     """Difference 22: generations are counted from the first one heard."""
+    theatre: Theatre = Theatre.LASTING
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -55,13 +68,15 @@ def scenario(
     until: int = 9,
     listed: Sequence[Listed] = (),
     after_deletions: bool = False,
+    theatre: Theatre = Theatre.LASTING,
 ) -> Callable[[Play], Play]:
     """Declare a play. `since` and `until` are rows of versions (see `versions`)."""
 
     def declare(play: Play) -> Play:
         name = play.__name__
         assert name not in SCENARIOS, f"two scenarios are called {name}"
-        SCENARIOS[name] = Scenario(name, behaviours, play, ROWS[since : until + 1], tuple(listed), after_deletions)
+        rows = ROWS[since : until + 1]
+        SCENARIOS[name] = Scenario(name, behaviours, play, rows, tuple(listed), after_deletions, theatre)
         return play
 
     return declare

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 import select
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from holdfast.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
 from holdfast.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -33,27 +35,22 @@ from holdfast.wire.apis.offset_fetch import (
 )
 from holdfast.wire.headers import encode_request
 from holdfast.wire.message import Api
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import PATIENCE_S, WireClient
+from tests.conformance.intermission import Intermission
+from tests.conformance.server import Server
 from tests.conformance.transcript import Transcript
 from tests.conformance.versions import Row
 
 PARKED_S = 0.12
 """How long a request must stay without an answer to count as parked."""
 LOOKING_S = 2.0
+RELOADING_S = 15.0
+"""How long a group may need until it is seen again after a restart."""
 SILENCE_S = 1.5
 """How long one waits for an answer that never comes, before that is written down."""
 
 Where = Mapping[str, Sequence[int]]
 """Topic to partitions."""
-
-
-class Server:
-    """What the stage must know of a server before the play begins."""
-
-    def __init__(self, address: tuple[str, int], topics: Mapping[str, bytes]) -> None:
-        self.address = address
-        self.topics = topics
-        """Name to id, of every topic that the plays speak of, those that do not exist included."""
 
 
 class Voice(WireClient):
@@ -78,9 +75,9 @@ class Voice(WireClient):
         self._asked.append((message.API, spoken, correlation_id))
         self.send_bytes(encode_request(message, spoken, correlation_id, self.client_id))
 
-    def hears(self) -> Any:
+    def hears(self, within_s: float = SILENCE_S) -> Any:
         """The next answer; written down. Silence and a closed connection are answers, too."""
-        if not self._has_news(SILENCE_S):
+        if not self._has_news(within_s):
             self.scene.transcript.say(f"{self.name} hears nothing")
             return None
         api = self._asked[0][0]
@@ -111,11 +108,21 @@ class Voice(WireClient):
         else:
             self.scene.transcript.say(f"{self.name} is parked")
 
+    def reconnects(self) -> None:
+        """To the same address; what had no answer yet will have none."""
+        reconnect(self, self.scene.server.address)
+        self._asked.clear()
+
     def _has_news(self, within_s: float) -> bool:
         return bool(select.select([self.socket], [], [], within_s)[0])
 
     def _learn(self, api: Api, answer: Any) -> None:
         """What the owner of the voice remembers of an answer."""
+
+
+def reconnect(client: WireClient, address: tuple[str, int]) -> None:
+    client.socket.close()
+    client.socket = socket.create_connection(address, PATIENCE_S)
 
 
 V = TypeVar("V", bound=WireClient)
@@ -129,7 +136,10 @@ class Scene:
         self.row = row
         self.group = group
         self.transcript = Transcript(server.address[1], {number: name for name, number in server.topics.items()})
+        self.intermission: Intermission | None = None
+        """Where the plays of the other rows wait for this one, if the server is to be restarted."""
         self._voices = ExitStack()
+        self._entered: list[WireClient] = []
         self._admin = self.enter(Voice(self, "admin"))
         self._looker = self.enter(WireClient(server.address))
 
@@ -143,36 +153,70 @@ class Scene:
 
     def enter(self, voice: V) -> V:
         self._voices.enter_context(voice)
+        self._entered.append(voice)
         return voice
 
     def waits(self, seconds: float) -> None:
         """Time passes: the one thing that a time-out needs."""
         time.sleep(seconds)
 
+    def kills_the_server(self, down_s: float = 0.0, **settings: str) -> None:
+        """As `kill -9` does; it starts again, after `down_s` and perhaps with other settings, and all connect again."""
+        assert self.intermission is not None, "this theatre's servers are not killed"
+        was_there = self._is_there()
+        self.intermission.take(down_s, {name.replace("_", "."): value for name, value in settings.items()})
+        for voice in self._entered:
+            if isinstance(voice, Voice):
+                voice.reconnects()
+            else:
+                reconnect(voice, self.server.address)
+        if was_there:
+            _look(self._is_there, RELOADING_S)
+        self.transcript.say("the server is killed and starts again")
+
+    def _is_there(self) -> bool:
+        described: DescribedGroup = self.does(DescribeGroupsRequest([self.group]), 5).groups[0]
+        return described.error_code == 0 and described.group_state != "Dead"
+
     # -- what an administrator sees and does ---------------------------------------------------------------------------
 
     def describes(self, group: str | None = None) -> Any:
         return self._admin.asks(DescribeGroupsRequest([self.group if group is None else group]))
 
-    def asks(self, message: Any) -> Any:
+    def asks(self, message: Any, version: int | None = None) -> Any:
         """Any other request of an administrator."""
-        return self._admin.asks(message)
+        return self._admin.asks(message, version)
 
-    def awaits_state(self, state: str) -> None:
+    def does(self, message: Any, version: int) -> Any:
+        """A request whose answer is no part of the play."""
+        return self._looker.ask(message, version)
+
+    def awaits_state(self, state: str, within_s: float = LOOKING_S) -> None:
         """Look until the group is in this state, then write down what is seen; also if it never is."""
-        self._look_until(lambda group: group.group_state == state)
+        self._look_until(lambda group: group.group_state == state, within_s)
         self.describes()
 
     def awaits_members(self, count: int) -> None:
         """Nothing is written down: what was sent on one connection has been taken in before another one speaks."""
         self._look_until(lambda group: len(group.members) == count)
 
-    def _look_until(self, seen: Callable[[DescribedGroup], bool]) -> None:
-        deadline = time.monotonic() + LOOKING_S
-        while time.monotonic() < deadline and not seen(
-            self._looker.ask(DescribeGroupsRequest([self.group]), 5).groups[0]
-        ):
-            time.sleep(0.005)
+    def awaits_no_offset(self, topic: str, group: str | None = None, within_s: float = LOOKING_S) -> None:
+        """Look until nothing is committed for partition 0 of the topic; nothing is written down."""
+        wanted = OffsetFetchRequest(self.group if group is None else group, [OffsetFetchRequestTopic(topic, [0])])
+        _look(lambda: self.does(wanted, 5).topics[0].partitions[0].committed_offset == -1, within_s)
+
+    def _look_until(self, seen: Callable[[DescribedGroup], bool], within_s: float = LOOKING_S) -> None:
+        _look(lambda: seen(self.does(DescribeGroupsRequest([self.group]), 5).groups[0]), within_s)
+
+    def creates_topic(self, name: str, partitions: int) -> None:
+        self._looker.create_topic(name, partitions)
+
+    def grows_topic(self, name: str, partitions: int) -> None:
+        """To so many in all."""
+        (grown,) = self.does(
+            CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], 30_000), 3
+        ).results
+        assert grown.error_code == 0, grown
 
     def lists(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> None:
         """This group's line in the list of groups; the others belong to other scenes."""
@@ -210,6 +254,14 @@ class Scene:
 
     def _group_topic(self, name: str, partitions: Iterable[int]) -> OffsetFetchRequestGroupTopic:
         return OffsetFetchRequestGroupTopic(name, self.server.topics[name], list(partitions))
+
+
+def _look(seen: Callable[[], bool], within_s: float) -> None:
+    """Until it is seen, or never: then the play goes on, and the transcript shows it."""
+    deadline = time.monotonic() + within_s
+    pause_s = min(0.005 * within_s, 0.1)
+    while time.monotonic() < deadline and not seen():
+        time.sleep(pause_s)
 
 
 __all__ = ["Scene", "Server", "Voice", "Where"]

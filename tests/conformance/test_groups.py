@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import tests.conformance.scenarios as _  # noqa: F401  # fills SCENARIOS
-from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
-from holdfast.wire.apis.offset_fetch import OFFSET_FETCH
+from holdfast.wire.apis.api_versions import ApiVersionsRequest
+from holdfast.wire.apis.offset_delete import OFFSET_DELETE
+from tests.broker.wire_client import WireClient
 from tests.conformance.comparing import Outcome, Stage
-from tests.conformance.coverage import CATALOGUE, NOT_PLAYED
+from tests.conformance.coverage import CATALOGUE, NOT_PLAYED, NOT_SHOWN
 from tests.conformance.scenario import SCENARIOS, Scenario
+from tests.conformance.server import Server
 from tests.conformance.versions import APIS, ROWS
 
-LOWEST_OF_BOTH = {OFFSET_COMMIT.key: 2, OFFSET_FETCH.key: 1}
-"""Where Holdfast goes lower than Kafka, for librdkafka."""
-DIFFERENCES = Path(__file__).parents[2] / "docs" / "differences.md"
+DOCS = Path(__file__).parents[2] / "docs"
+DIFFERENCES = DOCS / "differences.md"
+FACTS = DOCS / "protocol.md"
 
 
 @pytest.mark.real
+@pytest.mark.timeout(600)  # the first of the forgetful plays waits for all of them
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_holdfast_answers_as_apache_kafka(stage: Stage, outcomes: list[Outcome], scenario: Scenario) -> None:
-    played = stage.outcomes(scenario)
+def test_holdfast_answers_as_apache_kafka(played: list[Outcome], outcomes: list[Outcome], scenario: Scenario) -> None:
     outcomes += played
 
     different = [outcome for outcome in played if outcome.unlisted]
@@ -38,12 +41,19 @@ def told(different: list[Outcome]) -> str:
     return "\n".join([f"-Kafka +Holdfast, different in rows {rows}; {different[-1].title}:", *different[-1].unlisted])
 
 
-def test_listed_differences_are_in_the_document() -> None:
+def test_every_difference_has_a_scenario_or_a_reason() -> None:
     documented = {int(number) for number in re.findall(r"^(\d+)\. ", DIFFERENCES.read_text(), re.MULTILINE)}
+    listed = {difference.number for scenario in SCENARIOS.values() for difference in scenario.listed}
 
-    used = {listed.number for scenario in SCENARIOS.values() for listed in scenario.listed}
+    assert listed | NOT_SHOWN.keys() == documented
+    assert not listed & NOT_SHOWN.keys()
 
-    assert used <= documented
+
+def test_plays_that_the_documents_name_are_there() -> None:
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+){2,})`", FACTS.read_text()))
+
+    assert named, "the document names none"
+    assert named <= SCENARIOS.keys()
 
 
 def test_every_behaviour_has_a_scenario_or_a_reason() -> None:
@@ -54,8 +64,22 @@ def test_every_behaviour_has_a_scenario_or_a_reason() -> None:
     assert not played & NOT_PLAYED.keys()
 
 
-def test_every_version_is_in_a_row() -> None:
-    """Of the versions that both servers speak."""
-    for api in APIS:
-        lowest = LOWEST_OF_BOTH.get(api.key, 0)
-        assert {row.of(api.key) for row in ROWS} == set(range(lowest, api.versions[1] + 1)), api.name
+@pytest.mark.real
+def test_every_version_that_both_speak_is_in_a_row(stage: Stage) -> None:
+    kafka, holdfast = spoken(stage.kafka), spoken(stage.holdfast)
+
+    for api in (*APIS, OFFSET_DELETE):
+        assert {row.of(api.key) for row in ROWS} == kafka[api.key] & holdfast[api.key], api.name
+
+
+def spoken(server: Server) -> dict[int, set[int]]:
+    """API key to versions."""
+    with WireClient(server.address) as client:
+        told = client.ask(ApiVersionsRequest("conformance", "1"), 3)
+    return {api.api_key: set(range(api.min_version, api.max_version + 1)) for api in told.api_keys}
+
+
+def test_rows_grow_with_each_other() -> None:
+    """Who speaks a younger JoinGroup speaks no older version of the others."""
+    for older, younger in pairwise(ROWS):
+        assert all(older.of(api.key) <= younger.of(api.key) for api in APIS)

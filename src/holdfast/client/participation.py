@@ -377,8 +377,8 @@ class Participation:
         for member in described.members:
             if member.group_instance_id == instance_id:
                 return (
-                    f". The seat is held by member {member.member_id!r}, client id {member.client_id!r}, host "
-                    f"{member.client_host}"
+                    f". The seat is held by member {member.member_id!r}; the broker shows client id "
+                    f"{member.client_id!r} and host {member.client_host} for it"
                 )
         return ""
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from holdfast.assignors.interface import Assignor, Cluster, MemberAssignment, MemberSubscription, RebalanceProtocol
 from holdfast.wire.apis.join_group import JoinGroupResponseMember
 from holdfast.wire.consumer_protocol import (
+    NO_GENERATION,
     Assignment,
     TopicPartitions,
     decode_subscription,
@@ -90,6 +91,8 @@ def _check(
                 )
             _count(assignor, topic, numbers, owners)
     _check_owners(assignor, subscriptions, given)
+    if assignor.protocol is RebalanceProtocol.COOPERATIVE:
+        _check_hand_over(assignor, subscriptions, decision)
 
 
 def _count(assignor: Assignor, topic: str, numbers: Sequence[int], owners: list[int]) -> None:
@@ -120,6 +123,32 @@ def _check_owners(
         for number, count in enumerate(owners):
             if count == 0 and (topic, number) not in still_owned:
                 raise BadAssignment(f"the assignor {assignor.name!r} forgot {topic}-{number}: nobody would read it")
+
+
+def _check_hand_over(
+    assignor: Assignor,
+    subscriptions: Mapping[str, MemberSubscription],
+    decision: Mapping[str, MemberAssignment],
+) -> None:
+    """KIP-429: what somebody still works on is not given to another in the same round. Claims from an older generation
+    than the newest are nobody's any more."""
+    newest = max((one.generation for one in subscriptions.values()), default=NO_GENERATION)
+    holder = {
+        (topic, number): member
+        for member, subscription in subscriptions.items()
+        if subscription.generation == newest
+        for topic, numbers in subscription.owned.items()
+        for number in numbers
+    }
+    for member, share in decision.items():
+        for topic, numbers in share.partitions.items():
+            for number in numbers:
+                held_by = holder.get((topic, number), member)
+                if held_by != member:
+                    raise BadAssignment(
+                        f"the assignor {assignor.name!r} gave {topic}-{number} to {member!r} while {held_by!r} still "
+                        "has it: a cooperative assignor gives it to nobody in this round, and to another in the next"
+                    )
 
 
 def _owned(assignor: Assignor, subscriptions: Mapping[str, MemberSubscription]) -> set[tuple[str, int]]:

@@ -7,7 +7,7 @@ another number than in Kafka.
 from __future__ import annotations
 
 from tests.conformance.member import Member, stable
-from tests.conformance.scenario import scenario
+from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
 from tests.conformance.versions import HANDS_OUT_IDS
 
@@ -44,3 +44,24 @@ def group_of_a_newcomer_is_deleted(scene: Scene) -> None:
     scene.describes()
     member.says_join()
     member.hears()
+
+
+@scenario(
+    after_deletions=True,
+    listed=[
+        Listed(22, "B hears JoinGroup: …generation_id=first+0, …", "B hears JoinGroup: …generation_id=first+…, …"),
+    ],
+)
+def group_of_a_deleted_groups_name(scene: Scene) -> None:
+    member = Member(scene, "A")
+    stable(scene, member)
+    member.leaves()
+    scene.deletes()
+    stable(scene, Member(scene, "B"))
+
+
+@scenario(195, after_deletions=True)
+def group_is_deleted_twice_in_one_request(scene: Scene) -> None:
+    Member(scene, "A").commits(3)
+    scene.deletes(scene.group, scene.group)
+    scene.describes()

@@ -6,7 +6,7 @@ from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from tests.conformance.member import BOTH, RANGE, ROUND_ROBIN, Member, joined, stable
 from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
-from tests.conformance.versions import HANDS_OUT_IDS, NEWEST, ROWS, STATIC
+from tests.conformance.versions import STATIC
 
 BOTH_REVERSED = (*ROUND_ROBIN, *RANGE)
 CHANGED = (("range", b"\x77"),)
@@ -137,14 +137,6 @@ def protocol_that_all_have(scene: Scene) -> None:
 def only_the_leader_gets_the_list(scene: Scene) -> None:
     members = [Member(scene, name, protocols=(("range", name.encode()),)) for name in "ABC"]
     stable(scene, *members)
-    scene.describes()
-
-
-@scenario(63, since=NEWEST)
-def leader_of_an_old_version_with_a_static_follower(scene: Scene) -> None:
-    leader = Member(scene, "A", row=ROWS[HANDS_OUT_IDS])
-    follower = Member(scene, "B", "I")
-    stable(scene, leader, follower)
     scene.describes()
 
 

@@ -162,6 +162,19 @@ def join_phase_does_not_wait_for_an_expired_newcomer(scene: Scene) -> None:
     scene.describes()
 
 
+@scenario(since=HANDS_OUT_IDS)
+def first_join_phase_does_not_wait_for_an_unused_id(scene: Scene) -> None:
+    """Unlike those that follow it: the initial delay ends it, whoever is still to come."""
+    member, newcomer = Member(scene, "A"), Member(scene, "B")
+    newcomer.takes_id()
+    member.joins()
+    scene.describes()
+    newcomer.says_join()
+    newcomer.is_parked()
+    member.joins()
+    newcomer.hears()
+
+
 @scenario(37, since=HANDS_OUT_IDS)
 def id_that_has_not_joined_is_unknown_elsewhere(scene: Scene) -> None:
     member = Member(scene, "A")

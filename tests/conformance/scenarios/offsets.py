@@ -7,7 +7,7 @@ from holdfast.wire.consumer_protocol import Subscription, encode_subscription
 from tests.conformance.member import Member, joined, pair, stable
 from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
-from tests.conformance.versions import NEWEST, STATIC
+from tests.conformance.versions import NAMES_PROTOCOL, NEWEST, STATIC
 
 CHANGED = (("range", b"\x77"),)
 EVERYWHERE = {"orders": [0, 1, 2], "payments": [0]}
@@ -49,6 +49,7 @@ def negative_offset_and_long_metadata(scene: Scene) -> None:
 
 @scenario(160, since=NEWEST)
 def group_without_a_name(scene: Scene) -> None:
+    """In one row only: there is one such group on a server, and the rows are played at once."""
     consumer = Member(scene, "A")
     consumer.commits(5, group_id="")
     scene.fetches_offsets({"orders": [0]}, group="")
@@ -147,11 +148,12 @@ def offsets_are_deleted(scene: Scene) -> None:
     scene.deletes_offsets({}, group="")
 
 
-@scenario(198, since=8)
+@scenario(198)
 def offsets_of_a_living_group_of_another_type_are_deleted(scene: Scene) -> None:
     member = Member(scene, "A")
     member.joins(protocol_type="My Protocol")
-    member.syncs({member: b"\x01"}, protocol_type="My Protocol")
+    named = {"protocol_type": "My Protocol"} if scene.row.number >= NAMES_PROTOCOL else {}
+    member.syncs({member: b"\x01"}, **named)
     member.commits(3)
     scene.deletes_offsets({"orders": [0]})
 

@@ -238,6 +238,7 @@ class Bench:
         version: int = 9,
         protocols: Sequence[str] = RANGE_AND_ROUNDROBIN,
         metadata: bytes = b"metadata",
+        offered: Sequence[tuple[str, bytes]] | None = None,
         protocol_type: str = "consumer",
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
@@ -251,7 +252,10 @@ class Bench:
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=protocol_type,
-            protocols=[JoinGroupRequestProtocol(name, metadata) for name in protocols],
+            protocols=[
+                JoinGroupRequestProtocol(name, said)
+                for name, said in (offered or [(name, metadata) for name in protocols])
+            ],
         )
         handle = self._ask(f"JoinGroup v{version} {member_id!r} {instance!r}", group, request, version)
         fresh_id = f"{next(self._fresh):08d}"

@@ -138,6 +138,21 @@ def test_a_cooperative_assignor_may_hold_back_what_somebody_still_owns_but_nothi
         decide(holding_back, CLUSTER, BOTH)
 
 
+def test_a_cooperative_assignor_takes_nothing_from_who_still_has_it() -> None:
+    def claims(generation: int) -> dict[str, MemberSubscription]:
+        return {
+            "a": MemberSubscription(("t",), owned={"t": [0]}, generation=generation),
+            "b": MemberSubscription(("t", "u"), owned={"t": [1]}, generation=5),
+        }
+
+    taking = giving(a={}, b={"t": [0, 1], "u": [0]})
+    taking.protocol = RebalanceProtocol.COOPERATIVE
+    with pytest.raises(BadAssignment, match="gave t-0 to 'b' while 'a' still has it"):
+        decide(taking, CLUSTER, claims(generation=5))
+
+    decide(taking, CLUSTER, claims(generation=4))  # a claim from before the last generation is no claim
+
+
 def test_a_topic_that_does_not_exist_is_nobodys_fault() -> None:
     subscriptions = {"a": MemberSubscription(("t", "missing"))}
 

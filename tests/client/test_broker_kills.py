@@ -1,0 +1,99 @@
+"""The broker is killed in the middle of join, sync and commit, and restarted under consumers at work.
+
+The proofs of `proofs.py` are taken at the end of every test, as in `test_kills.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.wire.apis.join_group import JOIN_GROUP
+from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
+from holdfast.wire.apis.sync_group import SYNC_GROUP
+from tests.client.conftest import BOTH_SERVERS, own_broker
+from tests.client.group_history import generations
+from tests.client.held_wire import HeldWire, Side
+from tests.client.wired_server import WiredServer
+from tests.client.workload import Worker, Workload
+
+SESSION_MS = 20_000
+"""Outlasts a restart, of a JVM too."""
+QUICK_KAFKA = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+"""So that its controller lets a killed broker in again after two seconds, instead of nine."""
+
+
+@pytest.fixture(params=BOTH_SERVERS)
+def killable(request: pytest.FixtureRequest) -> Iterator[WiredServer]:
+    """A broker of the test's own."""
+    with HeldWire() as wire:
+        settings = {"advertised.listeners": f"PLAINTEXT://{wire.bootstrap}"}
+        with own_broker(request, settings | (QUICK_KAFKA if request.param == "kafka" else {})) as broker:
+            wire.forward_to(broker.address)
+            yield WiredServer(broker, wire)
+
+
+def start(load: Workload, name: str, strategy: str, *, is_static: bool) -> Worker:
+    instance_id = name if is_static else None
+    return load.start(name, strategy=strategy, instance_id=instance_id, session_timeout_ms=SESSION_MS)
+
+
+@pytest.mark.parametrize(("strategy", "is_static"), [("range", True), ("cooperative-sticky", False)])
+def test_the_broker_is_killed_in_join_sync_and_commit(
+    killable: WiredServer, topic: str, group: str, tmp_path: Path, strategy: str, is_static: bool
+) -> None:
+    # given a member at work
+    load = killable.workload(group, topic, tmp_path)
+    with load.running():
+        members = [start(load, "first", strategy, is_static=is_static)]
+        load.await_shared(*members)
+        for key, side in (
+            (JOIN_GROUP.key, Side.REPLY),
+            (SYNC_GROUP.key, Side.REQUEST),
+            (OFFSET_COMMIT.key, Side.REPLY),
+        ):
+            # when the broker dies in the middle of it (a newcomer brings about joins and syncs)
+            hold = killable.wire.hold("first", key, side)
+            if key != OFFSET_COMMIT.key:
+                members.append(start(load, f"newcomer-{len(members)}", strategy, is_static=is_static))
+            hold.await_caught()
+            killable.broker.kill()
+            hold.drop()
+            killable.broker.start()
+            # then the group goes on with it
+            load.await_shared(*members)
+            load.await_progress()
+        assert not any(member.told("failed") for member in members)
+
+
+def test_seats_are_kept_and_commits_go_on_through_restarts(
+    killable: WiredServer, topic: str, group: str, tmp_path: Path
+) -> None:
+    # given
+    load = killable.workload(group, topic, tmp_path)
+    with load.running():
+        members = [start(load, name, "range", is_static=True) for name in ("a", "b")]
+        load.await_shared(*members)
+        load.await_progress()
+        formed = generations(load.history())[-1]
+        told = [len(member.told("assigned", "revoked", "lost")) for member in members]
+
+        # when the broker ends in either way and comes back
+        for end in (killable.broker.stop, killable.broker.kill):
+            end()
+            killable.broker.start()
+            committed = [len(member.told("committed")) for member in members]
+            load.await_progress()
+
+            # then everybody has the seat that it had, and commits in it
+            load.await_commits(members, beyond=committed)
+            assert generations(load.history())[-1] == formed
+            assert [len(member.told("assigned", "revoked", "lost")) for member in members] == told
+
+        # (control: a newcomer does move partitions, and all of that is seen to change)
+        members.append(start(load, "c", "range", is_static=True))
+        load.await_shared(*members)
+        assert generations(load.history())[-1].number > formed.number
+        assert [len(member.told("assigned", "revoked", "lost")) for member in members[:2]] > told

@@ -1,0 +1,219 @@
+"""Members are killed and paused in the middle of join, sync and commit, by the wire's clock and not by luck.
+
+While a group works through numbered records, the wire holds one request of the victim, or the answer to it; that is
+when the signal comes. `Workload.running` takes the proofs of `proofs.py` at the end of every test: no record lost,
+duplicates only of what was not committed, no commit beyond what was processed, none by a member that was replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.wire.apis.join_group import JOIN_GROUP
+from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
+from holdfast.wire.apis.sync_group import SYNC_GROUP
+from tests.client.conftest import BOTH_SERVERS, own_broker
+from tests.client.group_history import commits, generations
+from tests.client.held_wire import HeldWire, Hold, Side
+from tests.client.proofs import processed_twice
+from tests.client.wired_server import WiredServer
+from tests.client.workload import Worker, Workload
+from tests.support.eventually import eventually
+
+JOIN, SYNC, COMMIT = JOIN_GROUP.key, SYNC_GROUP.key, OFFSET_COMMIT.key
+KEPT_SEATS_MS = 20_000
+"""A session that outlasts a test's pauses, for static members that come back."""
+
+
+@pytest.fixture(scope="module", params=BOTH_SERVERS)
+def wired(request: pytest.FixtureRequest) -> Iterator[WiredServer]:
+    with HeldWire() as wire:
+        advertised = {"advertised.listeners": f"PLAINTEXT://{wire.bootstrap}"}
+        with own_broker(request, advertised) as broker:
+            wire.forward_to(broker.address)
+            yield WiredServer(broker, wire)
+
+
+# -- kills -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kill:
+    api_key: int
+    side: Side
+    of_the_leader: bool
+
+
+LIVES = {
+    "range-dynamic": (
+        {"strategy": "range", "auto_commit": True},
+        [Kill(JOIN, Side.REQUEST, True), Kill(SYNC, Side.REPLY, False), Kill(COMMIT, Side.REQUEST, False)],
+    ),
+    "range-static": (
+        {"strategy": "range"},
+        [Kill(JOIN, Side.REPLY, True), Kill(SYNC, Side.REQUEST, False), Kill(COMMIT, Side.REPLY, True)],
+    ),
+    "cooperative-dynamic": (
+        {"strategy": "cooperative-sticky"},
+        [Kill(JOIN, Side.REQUEST, False), Kill(SYNC, Side.REQUEST, True), Kill(COMMIT, Side.REPLY, False)],
+    ),
+    "cooperative-static": (
+        {"strategy": "cooperative-sticky"},
+        [Kill(JOIN, Side.REPLY, False), Kill(SYNC, Side.REPLY, True), Kill(COMMIT, Side.REQUEST, True)],
+    ),
+}
+"""Between them, every moment of every kind of member, once."""
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_members_killed_in_join_sync_and_commit(
+    wired: WiredServer, topic: str, group: str, tmp_path: Path, life: str
+) -> None:
+    settings, kills = LIVES[life]
+    is_static = life.endswith("static")
+    load = wired.workload(group, topic, tmp_path)
+    with load.running():
+
+        def start(name: str) -> Worker:
+            static = {"instance_id": name, "session_timeout_ms": KEPT_SEATS_MS} if is_static else {}
+            return load.start(name, **settings, **static)
+
+        # given two that share the work
+        members = [start("a"), start("b")]
+        load.await_shared(*members)
+        load.await_progress()
+        for number, kill in enumerate(kills):
+            # when the victim is in the middle of it (a newcomer brings about joins and syncs)
+            leader, follower = load.leader_and_follower(members)
+            victim = leader if kill.of_the_leader else follower
+            hold = wired.wire.hold(victim.name, kill.api_key, kill.side)
+            if kill.api_key != COMMIT:
+                members.append(start(f"newcomer-{number}"))
+            hold.await_caught()
+            # and is killed there; as a static member it is started again
+            victim.kill()
+            hold.drop()
+            members.remove(victim)
+            if is_static:
+                members.append(start(victim.name))
+            # then the others, or the seat's next holder, go on with the work
+            load.await_shared(*members)
+            load.await_progress()
+
+
+def test_only_what_was_not_committed_is_processed_twice(
+    wired: WiredServer, topic: str, group: str, tmp_path: Path
+) -> None:
+    """The window itself, from both of its sides, each the other's control."""
+    for side, processed_again in ((Side.REQUEST, True), (Side.REPLY, False)):
+        directory = tmp_path / side.value
+        directory.mkdir()
+        load = wired.workload(f"{group}-{side.value}", f"{topic}-{side.value}", directory)
+        with load.running():
+            # given one that has processed something, and whose commit was or was not stored
+            victim = load.start("victim", instance_id="one-seat", session_timeout_ms=KEPT_SEATS_MS)
+            load.await_progress()
+            hold = wired.wire.hold(victim.name, COMMIT, side)
+            hold.await_caught()
+            # when it is killed there, and its seat taken by its successor
+            victim.kill()
+            hold.drop()
+            load.start("successor", instance_id="one-seat", session_timeout_ms=KEPT_SEATS_MS)
+            load.await_progress()
+
+        # then the successor repeats that batch if, and only if, the commit was not stored
+        batch = {(partition, offset - 1) for partition, offset in victim.told("committing")[-1].offsets.items()}
+        assert (batch <= processed_twice(load.workers)) is processed_again
+        assert bool(processed_twice(load.workers)) is processed_again
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+def is_stored(load: Workload, worker: Worker) -> bool:
+    """Whether the commit that this worker announced last is in the group's history."""
+    announced = worker.told("committing")[-1]
+    stored = {(commit.member_id, commit.partition, commit.offset) for commit in commits(load.history())}
+    wanted = {(announced.fields["member_id"], *where) for where in announced.offsets.items()}
+    return wanted <= stored
+
+
+def await_answer(hold: Hold) -> None:
+    hold.pass_on()
+    assert hold.answered.wait(60), "the broker did not answer what was held"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"strategy": "range"}, {"strategy": "cooperative-sticky", "instance_id": "sleeper"}],
+    ids=["range-dynamic", "cooperative-static"],
+)
+def test_a_member_paused_beyond_its_session_is_refused_and_recovers(
+    wired: WiredServer, topic: str, group: str, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    # given two that share the work
+    load = wired.workload(group, topic, tmp_path)
+    with load.running():
+        sleeper = load.start("sleeper", **settings)
+        other = load.start("other", strategy=settings["strategy"])
+        load.await_shared(sleeper, other)
+
+        # (control: a commit that the wire holds for less than a session is stored)
+        hold = wired.wire.hold("sleeper", COMMIT, Side.REQUEST)
+        hold.await_caught()
+        await_answer(hold)
+        assert is_stored(load, sleeper)
+
+        # when one is paused with a commit on its way, until its partitions are somebody else's
+        hold = wired.wire.hold("sleeper", COMMIT, Side.REQUEST)
+        hold.await_caught()
+        sleeper.suspend()
+        load.await_shared(other)
+        load.await_progress()
+        await_answer(hold)
+        refused = sleeper.told("committing")[-1].fields["member_id"]
+        assert not is_stored(load, sleeper)
+        before = len(sleeper.told("refused"))
+        sleeper.resume()
+
+        # then its commit is refused, it lets go of what it had, and comes back by itself as somebody new
+        eventually(lambda: len(sleeper.told("refused")) > before, "the commit is refused")
+        eventually(lambda: sleeper.told("lost"), "it learns that its partitions are lost")
+        load.await_shared(sleeper, other)
+        load.await_progress()
+        assert sleeper.told("assigned")[-1].fields["member_id"] != refused
+
+
+def test_a_paused_static_member_that_was_replaced_is_fenced(
+    wired: WiredServer, topic: str, group: str, tmp_path: Path
+) -> None:
+    # given
+    load = wired.workload(group, topic, tmp_path)
+    with load.running():
+        settings = {"instance_id": "seat", "session_timeout_ms": KEPT_SEATS_MS}
+        zombie = load.start("zombie", **settings)
+        bystander = load.start("bystander", instance_id="bystander", session_timeout_ms=KEPT_SEATS_MS)
+        load.await_shared(zombie, bystander)
+        generation = generations(load.history())[-1].number
+
+        # when it is paused with a commit on its way, and another process takes its seat
+        hold = wired.wire.hold("zombie", COMMIT, Side.REQUEST)
+        hold.await_caught()
+        zombie.suspend()
+        successor = load.start("successor", **settings)
+        load.await_shared(successor, bystander)
+        await_answer(hold)
+        zombie.resume()
+
+        # then the commit is not stored, the zombie says why and ends, and nobody else noticed anything
+        zombie.await_end()
+        assert not is_stored(load, zombie)
+        assert "FencedInstanceId" in zombie.told("refused")[-1].fields["error"]
+        assert "FencedInstanceId" in zombie.told("failed")[-1].fields["error"]
+        load.await_progress()
+        assert generations(load.history())[-1].number == generation

@@ -1,0 +1,83 @@
+"""A group changes its assignment strategy while it works: [old, new] one member at a time, then [new]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.client.group_history import generations
+from tests.client.proofs import processed_twice
+from tests.client.workload import Worker, Workload
+from tests.clients.servers import Server
+
+NAMES = ("a", "b")
+
+
+def replace_one_by_one(load: Workload, members: list[Worker], strategy: str) -> None:
+    for index, name in enumerate(NAMES):
+        members[index].stop()
+        members[index] = load.start(name, strategy=strategy)
+        load.await_shared(*members)
+        load.await_progress()
+
+
+def protocol(load: Workload) -> str | None:
+    return generations(load.history())[-1].protocol
+
+
+@pytest.mark.parametrize(
+    ("old", "both", "new"),
+    [
+        ("range", "range,roundrobin", "roundrobin"),
+        # As Kafka documents the way to cooperation: while a member knows an eager strategy it is eager.
+        ("range", "cooperative-sticky,range", "cooperative-sticky"),
+    ],
+    ids=["range-to-roundrobin", "range-to-cooperative"],
+)
+def test_the_strategy_changes_without_a_stop(
+    server: Server, topic: str, group: str, tmp_path: Path, old: str, both: str, new: str
+) -> None:
+    # given
+    load = Workload(server, server.bootstrap, group, topic, tmp_path)
+    with load.running():
+        members = [load.start(name, strategy=old) for name in NAMES]
+        load.await_shared(*members)
+        assert protocol(load) == old
+
+        # when each is restarted with both, and then again with the new one alone
+        replace_one_by_one(load, members, both)
+        replace_one_by_one(load, members, new)
+
+        # then the group has changed over, and had members with work all the time
+        assert protocol(load) == new
+        if new == "cooperative-sticky":
+            a_newcomer_takes_only_its_share(load, members, new)
+
+    assert processed_twice(load.workers) == set()
+
+
+def a_newcomer_takes_only_its_share(load: Workload, members: list[Worker], strategy: str) -> None:
+    before = [one.owned for one in members]
+    told = [len(one.told("revoked")) for one in members]
+    newcomer = load.start("newcomer", strategy=strategy)
+    load.await_shared(*members, newcomer)
+    for one, had, count in zip(members, before, told, strict=True):
+        gone = {partition for event in one.told("revoked")[count:] for partition in event.partitions}
+        assert gone == had - one.owned, "what stays is never revoked"
+
+
+def test_control_without_the_step_between_a_member_is_turned_away(
+    server: Server, topic: str, group: str, tmp_path: Path
+) -> None:
+    """Why there are two steps."""
+    load = Workload(server, server.bootstrap, group, topic, tmp_path)
+    with load.running():
+        member = load.start("a", strategy="range")
+        load.await_shared(member)
+
+        hasty = load.start("b", strategy="roundrobin")
+
+        hasty.await_end()
+        assert "INCONSISTENT_GROUP_PROTOCOL" in hasty.told("failed")[-1].fields["error"]
+        load.await_progress()

@@ -1,0 +1,250 @@
+"""A group at work: a producer that numbers its records, and consumers in processes of their own that may be killed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.client.consumer_process import WorkerConfig, live
+from tests.client.group_history import Commit, Generation, generations, read_history
+from tests.client.proofs import prove_all
+from tests.clients.servers import Server
+from tests.groups.world import make_topic
+from tests.support.eventually import eventually
+
+PARTITIONS = 4
+PACE_S = 0.02
+"""Between two records of a partition."""
+STOP_PATIENCE_S = 30.0
+FLUSH_PATIENCE_S = 60.0
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.client.consumer_process"])  # so that a worker is there in no time
+
+
+@dataclass(frozen=True)
+class Event:
+    kind: str
+    at_ms: int
+    pid: int
+    fields: Mapping[str, Any]
+
+    @property
+    def partitions(self) -> list[int]:
+        found: list[int] = self.fields["partitions"]
+        return found
+
+    @property
+    def records(self) -> dict[int, list[tuple[int, int]]]:
+        """Offset and number of each, by partition."""
+        return {int(partition): [(o, n) for o, n in done] for partition, done in self.fields["records"].items()}
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        return {int(partition): offset for partition, offset in self.fields["offsets"].items()}
+
+
+class Worker:
+    """A consumer process as a test sees it: by its journal."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.name = config.name
+        self._read = 0
+        self._events: list[Event] = []
+        config.journal.touch()
+        self._process = _FORKS.Process(target=live, args=(config,), name=config.name, daemon=True)
+        self._process.start()
+
+    @property
+    def events(self) -> list[Event]:
+        """What it has done so far."""
+        with self.config.journal.open("rb") as journal:
+            journal.seek(self._read)
+            whole = journal.read()
+        whole = whole[: whole.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            fields = json.loads(line)
+            self._events.append(Event(fields.pop("event"), fields.pop("at_ms"), fields.pop("pid"), fields))
+        return list(self._events)
+
+    def told(self, *kinds: str) -> list[Event]:
+        return [event for event in self.events if event.kind in kinds]
+
+    @property
+    def owned(self) -> set[int]:
+        held: set[int] = set()
+        for event in self.told("assigned", "revoked", "lost"):
+            if event.kind == "assigned":
+                held.update(event.partitions)
+            else:
+                held.difference_update(event.partitions)
+        return held
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def stop(self) -> None:
+        """Ask it to close its consumer and end."""
+        self._signal(signal.SIGTERM)
+        self._process.join(STOP_PATIENCE_S)
+        assert self._process.exitcode == 0, f"{self} ended with {self._process.exitcode}"
+
+    def await_end(self) -> None:
+        """It ends by itself."""
+        eventually(lambda: not self.is_alive, f"the end of {self}")
+
+    def kill(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join(STOP_PATIENCE_S)
+
+    def suspend(self) -> None:
+        """It stands still; its sockets stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def __repr__(self) -> str:
+        log = self.config.journal.with_suffix(".log")
+        said = log.read_text()[-1000:] if log.exists() else ""
+        return f"<{self.name} owns {sorted(self.owned)}, {self.events[-3:]}, {said}>"
+
+
+class Workload:
+    """Numbered records to every partition of a topic, until it is stopped, and the group that reads them."""
+
+    def __init__(self, server: Server, bootstrap: str, group: str, topic: str, directory: Path) -> None:
+        self._server = server
+        self._bootstrap = bootstrap
+        self._group = group
+        self._topic = topic
+        self._directory = directory
+        self.workers: list[Worker] = []
+        """All that there ever were."""
+        self.acknowledged: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
+        """How many records of each partition the broker has confirmed; they are numbered from 0."""
+        self._next = 0
+        self._stopping = threading.Event()
+        self._failures: list[KafkaError] = []
+        self._thread = threading.Thread(target=self._produce, name="workload", daemon=True)
+
+    # -- the group -----------------------------------------------------------------------------------------------------
+
+    def start(self, name: str, **settings: Any) -> Worker:
+        """Another member. A name may come back, as its restarted process or as its double."""
+        journal = self._directory / f"{len(self.workers)}-{name}.jsonl"
+        config = WorkerConfig(name, self._bootstrap, self._group, self._topic, journal, **settings)
+        self.workers.append(Worker(config))
+        return self.workers[-1]
+
+    def await_shared(self, *workers: Worker) -> None:
+        """They have all partitions between them, each as many as the others or one more."""
+
+        def look() -> bool:
+            gone = [worker for worker in workers if not worker.is_alive]
+            assert not gone, f"{gone} should be in the group"
+            shares = [worker.owned for worker in workers]
+            sizes = [len(share) for share in shares]
+            held = sorted(partition for share in shares for partition in share)
+            return held == list(range(PARTITIONS)) and max(sizes) - min(sizes) <= 1
+
+        eventually(look, f"{PARTITIONS} partitions shared by {workers}")
+
+    def await_progress(self) -> None:
+        """A record of each partition that is not written yet when this is called has been processed."""
+        beyond = self._next
+        eventually(lambda: min(self._processed().values()) >= beyond, f"{beyond} processed by {self.workers}")
+
+    def await_commits(self, workers: Sequence[Worker], beyond: Sequence[int]) -> None:
+        """Each of them has committed more often than so many times."""
+
+        def look() -> bool:
+            return all(len(one.told("committed")) > count for one, count in zip(workers, beyond, strict=True))
+
+        eventually(look, f"new commits by {workers}")
+
+    def _processed(self) -> dict[int, int]:
+        """The highest number, by partition."""
+        highest = dict.fromkeys(range(PARTITIONS), -1)
+        for worker in self.workers:
+            for event in worker.told("processed"):
+                for partition, done in event.records.items():
+                    highest[partition] = max(highest[partition], done[-1][1])
+        return highest
+
+    def history(self) -> list[Commit | Generation]:
+        return read_history(self._server.bootstrap, self._group)
+
+    def leader_and_follower(self, workers: Sequence[Worker]) -> tuple[Worker, Worker]:
+        """Who leads the group now, and one who does not."""
+        now = generations(self.history())[-1]
+        name = now.clients[now.leader or ""]
+        (leader,) = (worker for worker in workers if worker.name == name)
+        return leader, next(worker for worker in workers if worker is not leader)
+
+    # -- the records ---------------------------------------------------------------------------------------------------
+
+    def _produce(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._server.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        while not self._stopping.wait(PACE_S):
+            for partition in range(PARTITIONS):
+                producer.produce(self._topic, str(self._next), partition=partition, on_delivery=self._delivered)
+            self._next += 1
+            producer.poll(0)
+        unsent = producer.flush(FLUSH_PATIENCE_S)
+        assert unsent == 0, f"{unsent} records were not delivered"
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+            return
+        partition = message.partition()
+        assert partition is not None
+        self.acknowledged[partition] += 1
+
+    @contextmanager
+    def running(self) -> Iterator[Workload]:
+        """In the end the producer stops, the group processes the rest, and the proofs are taken."""
+        make_topic(self._server, self._topic, PARTITIONS)
+        self._thread.start()
+        try:
+            yield self
+            self._stopping.set()
+            self._thread.join(FLUSH_PATIENCE_S)
+            assert not self._failures and not self._thread.is_alive()
+            ends = {partition: count - 1 for partition, count in self.acknowledged.items()}
+            eventually(lambda: self._processed() == ends, f"everything up to {ends} processed by {self.workers}")
+            for worker in self.workers:
+                if worker.is_alive:
+                    worker.stop()
+            prove_all(self.workers, self.acknowledged, self.history())
+        finally:
+            self._stopping.set()
+            for worker in self.workers:
+                worker.kill()
+            self._thread.join(FLUSH_PATIENCE_S)

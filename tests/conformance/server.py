@@ -1,0 +1,18 @@
+"""A server as the stage knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Restart = Callable[[float, Mapping[str, str]], None]
+"""Killed, down for so many seconds, and started again with these settings besides its own."""
+
+
+class Server:
+    """What the stage must know of a server before the play begins."""
+
+    def __init__(self, address: tuple[str, int], topics: Mapping[str, bytes], restart: Restart) -> None:
+        self.address = address
+        self.topics = topics
+        """Name to id, of every topic that the plays speak of, those that do not exist included."""
+        self.restart = restart
