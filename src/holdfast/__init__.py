@@ -28,6 +28,8 @@ _HOMES = {
     "WorkerPool": "holdfast.client.worker_pool",
 }
 
+_OF_THE_CLIENT = ("confluent_kafka", "numpy")
+
 __all__ = [
     "Admin",
     "Assignor",
@@ -46,4 +48,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    try:
+        return getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_THE_CLIENT:
+            raise
+        raise ImportError(f"holdfast.{name} needs {error.name}: pip install 'holdfast[client]'") from error

@@ -28,7 +28,7 @@ NO_GENERATION: Final = -1
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions before they rejoin. A consumer does the highest that all its assignors can."""
+    """What members do with their partitions before they rejoin. A consumer does what all its assignors can."""
 
     EAGER = 0
     """Give up everything, then join."""

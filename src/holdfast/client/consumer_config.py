@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ class ConsumerConfig:
     metadata_rebalance_min_interval_ms: int
     api_timeout_ms: int
     on_commit: Any
-    data_plane: dict[str, Any]
+    data_plane: dict[str, Any] = field(repr=False)  # with its secrets
 
     @classmethod
     def read(cls, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:

@@ -7,20 +7,18 @@ something while another polls may wait for ever.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
+
+import confluent_kafka
 
 from holdfast.client.errors import ConfigError, HoldfastError
 
-try:
-    import confluent_kafka
-except ImportError as error:  # pragma: no cover - the message is what matters
-    raise ImportError(
-        "holdfast.Consumer reads records through confluent-kafka, which is not installed: "
-        "pip install 'holdfast[client]'"
-    ) from error
-
 Where = tuple[str, int]
+
+INTRODUCTION_S: Final = 0.5
+"""For how long at most librdkafka is told of new topics before it is told to read them."""
 
 
 class Records:
@@ -31,6 +29,7 @@ class Records:
             raise ConfigError(f"the data plane refuses its settings: {_said(error)}") from error
         self._start: dict[Where, int] = {}
         self._paused: set[Where] = set()
+        self._introduced: set[str] = set()
 
     @property
     def assigned(self) -> Collection[Where]:
@@ -59,8 +58,20 @@ class Records:
         """Read these too, from these offsets on."""
         if not offsets:
             return
+        self._introduce({topic for topic, _ in offsets})
         self._do("incremental_assign", [_partition(where, offset) for where, offset in offsets.items()])
         self._start.update(offsets)
+
+    def _introduce(self, topics: Collection[str]) -> None:
+        """Have librdkafka ask where these topics are. Told to read one that it has never heard of, it finds out at its
+        next turn of a second; what it does not learn here it still learns then."""
+        deadline = time.monotonic() + INTRODUCTION_S
+        for topic in sorted(set(topics) - self._introduced):
+            try:
+                self._consumer.list_topics(topic, timeout=max(0.0, deadline - time.monotonic()))
+            except confluent_kafka.KafkaException:
+                return
+            self._introduced.add(topic)
 
     def remove(self, partitions: Collection[Where]) -> None:
         """Read these no more. What was fetched of them and not yet given out is thrown away."""

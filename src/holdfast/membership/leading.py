@@ -7,16 +7,11 @@ with none is not processed at all, and nobody is told. An assignor that makes on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from holdfast.assignors.interface import Assignor, Cluster, MemberAssignment, MemberSubscription, RebalanceProtocol
 from holdfast.wire.apis.join_group import JoinGroupResponseMember
-from holdfast.wire.consumer_protocol import (
-    NO_GENERATION,
-    Assignment,
-    TopicPartitions,
-    decode_subscription,
-    encode_assignment,
-)
+from holdfast.wire.consumer_protocol import NO_GENERATION, AssignmentWriter, decode_subscription
 from holdfast.wire.errors import WireError
 
 
@@ -39,7 +34,10 @@ def decide(assignor: Assignor, cluster: Cluster, subscriptions: Mapping[str, Mem
     try:
         decision = assignor.assign(cluster, subscriptions)
         _check(assignor, cluster, subscriptions, decision)
-        return {member: _write(decision.get(member)) for member in subscriptions}
+        writer = AssignmentWriter()
+        nothing = MemberAssignment({})
+        shares = {member: decision.get(member, nothing) for member in subscriptions}
+        return {member: writer.write(share.partitions, share.user_data) for member, share in shares.items()}
     except BadAssignment:
         raise
     except Exception as error:  # whatever a user's assignor, or what it returned, may raise
@@ -61,20 +59,14 @@ def _read(member: JoinGroupResponseMember) -> MemberSubscription:
     )
 
 
-def _write(share: MemberAssignment | None) -> bytes:
-    if share is None:
-        return encode_assignment(Assignment([]))
-    partitions = [TopicPartitions(topic, list(numbers)) for topic, numbers in share.partitions.items() if len(numbers)]
-    return encode_assignment(Assignment(partitions, share.user_data))
-
-
 def _check(
     assignor: Assignor,
     cluster: Cluster,
     subscriptions: Mapping[str, MemberSubscription],
     decision: Mapping[str, MemberAssignment],
 ) -> None:
-    given: dict[str, list[int]] = {topic: [0] * count for topic, count in cluster.partitions.items()}
+    owners: dict[str, list[int]] = {topic: [0] * count for topic, count in cluster.partitions.items()}
+    claims = _claims(cluster, subscriptions) if assignor.protocol is RebalanceProtocol.COOPERATIVE else None
     for member, share in decision.items():
         if member not in subscriptions:
             raise BadAssignment(f"the assignor {assignor.name!r} assigned to {member!r}, who is not in the group")
@@ -82,17 +74,17 @@ def _check(
         for topic, numbers in share.partitions.items():
             if not len(numbers):
                 continue
-            owners = given.get(topic)
-            if owners is None:
+            counts = owners.get(topic)
+            if counts is None:
                 raise BadAssignment(f"the assignor {assignor.name!r} assigned topic {topic!r}, which does not exist")
             if topic not in topics:
                 raise BadAssignment(
                     f"the assignor {assignor.name!r} gave {topic!r} to member {member!r}, who does not subscribe to it"
                 )
-            _count(assignor, topic, numbers, owners)
-    _check_owners(assignor, subscriptions, given)
-    if assignor.protocol is RebalanceProtocol.COOPERATIVE:
-        _check_hand_over(assignor, subscriptions, decision)
+            _count(assignor, topic, numbers, counts)
+            if claims is not None:
+                _check_hand_over(assignor, member, topic, numbers, claims[topic])
+    _check_owners(assignor, subscriptions, owners, claims)
 
 
 def _count(assignor: Assignor, topic: str, numbers: Sequence[int], owners: list[int]) -> None:
@@ -104,59 +96,55 @@ def _count(assignor: Assignor, topic: str, numbers: Sequence[int], owners: list[
         owners[number] += 1
 
 
+@dataclass(slots=True)
+class _Claims:
+    """Of each partition of a topic, who says that he has it."""
+
+    anybody: list[bool]
+    newest: list[str | None]
+    """Who says so of the newest generation that anybody knows; claims from before are nobody's any more. Of members
+    that are too old to tell a generation (before Subscription v2), nothing is known."""
+
+
+def _claims(cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]) -> dict[str, _Claims]:
+    claims = {topic: _Claims([False] * count, [None] * count) for topic, count in cluster.partitions.items()}
+    newest = max((one.generation for one in subscriptions.values()), default=NO_GENERATION)
+    for member, subscription in subscriptions.items():
+        for topic, numbers in subscription.owned.items():
+            claim = claims.get(topic)
+            for number in numbers if claim is not None else ():
+                if claim is not None and 0 <= number < len(claim.anybody):
+                    claim.anybody[number] = True
+                    if subscription.generation == newest != NO_GENERATION:
+                        claim.newest[number] = member
+    return claims
+
+
+def _check_hand_over(assignor: Assignor, member: str, topic: str, numbers: Sequence[int], claims: _Claims) -> None:
+    """KIP-429: what somebody still works on is not given to another in the same round."""
+    for number in numbers:
+        holder = claims.newest[number]
+        if holder is not None and holder != member:
+            raise BadAssignment(
+                f"the assignor {assignor.name!r} gave {topic}-{number} to {member!r} while {holder!r} still has it: a "
+                "cooperative assignor gives it to nobody in this round, and to another in the next"
+            )
+
+
 def _check_owners(
     assignor: Assignor,
     subscriptions: Mapping[str, MemberSubscription],
-    given: Mapping[str, Sequence[int]],
+    owners: Mapping[str, Sequence[int]],
+    claims: Mapping[str, _Claims] | None,
 ) -> None:
     wanted = subscribed_topics(subscriptions)
-    still_owned: set[tuple[str, int]] | None = None
-    for topic, owners in given.items():
-        if not assignor.several_owners and max(owners, default=0) > 1:
-            number = next(number for number, count in enumerate(owners) if count > 1)
+    for topic, counts in owners.items():
+        if not assignor.several_owners and max(counts, default=0) > 1:
+            number = next(number for number, count in enumerate(counts) if count > 1)
             raise BadAssignment(f"the assignor {assignor.name!r} gave {topic}-{number} to several members")
-        if topic not in wanted or assignor.may_leave_out or min(owners, default=1) > 0:
+        if topic not in wanted or assignor.may_leave_out or min(counts, default=1) > 0:
             continue
-        # KIP-429: a partition that changes hands is given to nobody until its owner has let go of it.
-        if still_owned is None:
-            still_owned = _owned(assignor, subscriptions)
-        for number, count in enumerate(owners):
-            if count == 0 and (topic, number) not in still_owned:
+        for number, count in enumerate(counts):
+            # KIP-429: a partition that changes hands is given to nobody until its owner has let go of it.
+            if count == 0 and not (claims is not None and claims[topic].anybody[number]):
                 raise BadAssignment(f"the assignor {assignor.name!r} forgot {topic}-{number}: nobody would read it")
-
-
-def _check_hand_over(
-    assignor: Assignor,
-    subscriptions: Mapping[str, MemberSubscription],
-    decision: Mapping[str, MemberAssignment],
-) -> None:
-    """KIP-429: what somebody still works on is not given to another in the same round. Claims from an older generation
-    than the newest are nobody's any more."""
-    newest = max((one.generation for one in subscriptions.values()), default=NO_GENERATION)
-    holder = {
-        (topic, number): member
-        for member, subscription in subscriptions.items()
-        if subscription.generation == newest
-        for topic, numbers in subscription.owned.items()
-        for number in numbers
-    }
-    for member, share in decision.items():
-        for topic, numbers in share.partitions.items():
-            for number in numbers:
-                held_by = holder.get((topic, number), member)
-                if held_by != member:
-                    raise BadAssignment(
-                        f"the assignor {assignor.name!r} gave {topic}-{number} to {member!r} while {held_by!r} still "
-                        "has it: a cooperative assignor gives it to nobody in this round, and to another in the next"
-                    )
-
-
-def _owned(assignor: Assignor, subscriptions: Mapping[str, MemberSubscription]) -> set[tuple[str, int]]:
-    if assignor.protocol is RebalanceProtocol.EAGER:
-        return set()
-    return {
-        (topic, number)
-        for subscription in subscriptions.values()
-        for topic, numbers in subscription.owned.items()
-        for number in numbers
-    }

@@ -6,12 +6,11 @@ assignment lacks, and join once more so that it can be given to somebody else (K
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from inspect import Parameter, signature
-from typing import Any
 
 from holdfast.assignors.interface import Assignor, MemberAssignment, RebalanceProtocol
+from holdfast.assignors.listening import tell
 from holdfast.wire.consumer_protocol import (
     NO_GENERATION,
     Subscription,
@@ -84,7 +83,7 @@ class Share:
         self._generation = generation
         assignor = self.assignors[protocol]
         partitions = {entry.topic: entry.partitions for entry in decoded.assigned_partitions}
-        _tell(assignor, MemberAssignment(partitions, decoded.user_data), generation)
+        tell(assignor, MemberAssignment(partitions, decoded.user_data), generation)
         return Change(revoked, added, "need to revoke partitions and re-join" if revoked else None)
 
     def _subscription(self, assignor: Assignor) -> bytes:
@@ -100,20 +99,3 @@ class Share:
                 rack_id=self._rack,
             )
         )
-
-
-def _tell(assignor: Assignor, assignment: MemberAssignment, generation: int) -> None:
-    """KIP-341: `on_assignment` may take the assignment alone, or the generation as well."""
-    listener: Any = getattr(assignor, "on_assignment", None)
-    if listener is None:
-        return
-    if takes_generation(listener):
-        listener(assignment, generation)
-    else:
-        listener(assignment)
-
-
-def takes_generation(listener: Any) -> bool:
-    parameters: Collection[Parameter] = signature(listener).parameters.values()
-    positional = [p for p in parameters if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
-    return len(positional) >= 2 or any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)

@@ -20,6 +20,7 @@ from holdfast.wire.consumer_protocol import (
     LATEST_VERSION,
     NO_GENERATION,
     Assignment,
+    AssignmentWriter,
     Subscription,
     TopicPartitions,
     decode_assignment,
@@ -126,6 +127,26 @@ def test_227_assignments_of_all_versions_look_the_same(version: int) -> None:
 
     assert encode_assignment(ASSIGNMENT, version) == encoded
     assert decode_assignment(encoded) == ASSIGNMENT
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4), max_size=5),
+    st.none() | st.binary(max_size=9),
+)
+def test_the_writer_of_many_assignments_writes_the_same(
+    partitions: dict[str, list[int]], user_data: bytes | None
+) -> None:
+    entries = [TopicPartitions(topic, numbers) for topic, numbers in partitions.items() if numbers]
+    writer = AssignmentWriter()
+
+    for _ in range(2):  # from what it has kept, too
+        assert writer.write(partitions, user_data) == encode_assignment(Assignment(entries, user_data))
+
+
+@pytest.mark.parametrize("partitions", [{"t": [2**31]}, {"x" * 40_000: [0]}])
+def test_what_has_no_place_in_an_assignment_is_refused(partitions: dict[str, list[int]]) -> None:
+    with pytest.raises(WireError):
+        AssignmentWriter().write(partitions)
 
 
 def test_the_empty_assignment_is_a_whole_one() -> None:

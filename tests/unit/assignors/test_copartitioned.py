@@ -1,0 +1,235 @@
+"""Joined topics stay together; what happens where they cannot is said, and is what happens."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
+from holdfast.assignors.copartitioned import CopartitionedAssignor
+from holdfast.assignors.interface import Assignor, Cluster, MemberAssignment, MemberSubscription
+from holdfast.assignors.redundant import RedundantAssignor
+from holdfast.assignors.roundrobin import RoundRobinAssignor
+from tests.support.assignments import Group, check_owners, check_well_formed, groups, plain, shuffled, total
+
+JOINED = ["orders", "payments"]
+
+
+def member(*topics: str, instance: str | None = None) -> MemberSubscription:
+    return MemberSubscription(topics, group_instance_id=instance)
+
+
+def test_partition_i_of_each_topic_goes_to_one_member() -> None:
+    group = {who: member(*JOINED) for who in "abc"}
+
+    assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 4, "payments": 4}), group)) == {
+        "a": {"orders": [0, 3], "payments": [0, 3]},
+        "b": {"orders": [1], "payments": [1]},
+        "c": {"orders": [2], "payments": [2]},
+    }
+
+
+def test_the_next_group_goes_on_where_the_last_one_ended() -> None:
+    # Given two groups of one number each, which range would both give to the first member
+    groups_of_topics = [["o1", "p1"], ["o2", "p2"]]
+    group = {who: member("o1", "p1", "o2", "p2") for who in "ab"}
+    cluster = Cluster(dict.fromkeys(("o1", "p1", "o2", "p2"), 1))
+
+    assert plain(CopartitionedAssignor(groups_of_topics).assign(cluster, group)) == {
+        "a": {"o1": [0], "p1": [0]},
+        "b": {"o2": [0], "p2": [0]},
+    }
+
+
+def test_with_unequal_counts_common_numbers_stay_together_and_the_longer_topic_is_dealt_on() -> None:
+    group = {who: member(*JOINED) for who in "ab"}
+
+    assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 5, "payments": 2}), group)) == {
+        "a": {"orders": [0, 2, 4], "payments": [0]},
+        "b": {"orders": [1, 3], "payments": [1]},
+    }
+
+
+def test_who_has_only_a_part_of_the_topics_gets_none_while_somebody_has_all() -> None:
+    group = {"a": member("orders"), "b": member(*JOINED), "c": member("payments")}
+
+    assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 2, "payments": 2}), group)) == {
+        "a": {},
+        "b": {"orders": [0, 1], "payments": [0, 1]},
+        "c": {},
+    }
+
+
+def test_where_nobody_has_all_topics_those_with_the_same_members_stay_together() -> None:
+    three = ["orders", "payments", "refunds"]
+    group = {"a": member("orders", "payments"), "b": member("orders", "payments"), "c": member("refunds")}
+
+    assert plain(CopartitionedAssignor([three]).assign(Cluster(dict.fromkeys(three, 2)), group)) == {
+        "a": {"orders": [0], "payments": [0]},
+        "b": {"orders": [1], "payments": [1]},
+        "c": {"refunds": [0, 1]},
+    }
+
+
+@pytest.mark.parametrize("counts", [{"orders": 2}, {"orders": 2, "payments": 0}], ids=["missing", "empty"])
+def test_a_topic_that_is_not_there_is_left_out(counts: dict[str, int]) -> None:
+    group = {who: member(*JOINED) for who in "ab"}
+
+    assert plain(CopartitionedAssignor([JOINED]).assign(Cluster(counts), group)) == {
+        "a": {"orders": [0]},
+        "b": {"orders": [1]},
+    }
+
+
+def test_a_topic_that_nobody_reads_is_left_out() -> None:
+    group = {who: member("orders") for who in "ab"}
+
+    assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 2, "payments": 2}), group)) == {
+        "a": {"orders": [0]},
+        "b": {"orders": [1]},
+    }
+
+
+def test_the_rest_goes_by_range_unless_said_otherwise() -> None:
+    cluster = Cluster({"orders": 1, "payments": 1, "clicks": 4})
+    group = {who: member(*JOINED, "clicks") for who in "ab"}
+
+    def clicks(assignor: Assignor) -> list[list[int]]:
+        return [share["clicks"] for share in plain(assignor.assign(cluster, group)).values()]
+
+    assert clicks(CopartitionedAssignor([JOINED])) == [[0, 1], [2, 3]]
+    assert clicks(CopartitionedAssignor([JOINED], rest="roundrobin")) == [[0, 2], [1, 3]]
+    assert clicks(CopartitionedAssignor([JOINED], rest=RoundRobinAssignor())) == [[0, 2], [1, 3]]
+
+
+def test_static_members_keep_their_joint_share_when_a_dynamic_one_is_replaced() -> None:
+    cluster = Cluster({"orders": 7, "payments": 7})
+    statics = {f"m{number}": member(*JOINED, instance=f"i{number}") for number in (1, 2, 3)}
+
+    before = plain(CopartitionedAssignor([JOINED]).assign(cluster, {**statics, "z": member(*JOINED)}))
+    after = plain(CopartitionedAssignor([JOINED]).assign(cluster, {**statics, "0": member(*JOINED)}))
+
+    assert {who: after[who] for who in statics} == {who: before[who] for who in statics}
+
+
+class Remembering(Assignor):
+    """Says what it was told last, and sends its regards."""
+
+    name = "remembering"
+    heard: tuple[MemberAssignment, int] | None = None
+
+    def subscription_user_data(self, topics: object) -> bytes:
+        return repr(topics).encode()
+
+    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
+        self.heard = (assignment, generation)
+
+    def assign(self, cluster: Cluster, subscriptions: object) -> dict[str, MemberAssignment]:
+        assert isinstance(subscriptions, dict)
+        return {who: MemberAssignment({}, b"regards") for who in subscriptions}
+
+
+def test_what_the_rest_has_to_say_and_to_hear_goes_through() -> None:
+    rest = Remembering()
+    assignor = CopartitionedAssignor([JOINED], rest=rest)
+
+    assert assignor.subscription_user_data(["orders", "clicks"]) == b"['clicks']"
+    assert assignor.assign(Cluster({"orders": 1}), {"a": member("orders")})["a"] == MemberAssignment(
+        {"orders": [0]}, b"regards"
+    )
+    assignor.on_assignment(MemberAssignment({"orders": [0], "clicks": [1]}, b"regards"), 7)
+    assert rest.heard == (MemberAssignment({"clicks": [1]}, b"regards"), 7)
+
+
+def test_with_a_sticky_rest_the_rest_sticks() -> None:
+    cluster = Cluster({"orders": 2, "payments": 2, "clicks": 4})
+    told = member(*JOINED, "clicks")
+    # Given a member whose share of the rest is not what it would be given anew
+    had = CopartitionedAssignor([JOINED], rest="sticky")
+    had.on_assignment(MemberAssignment({"orders": [0], "payments": [0], "clicks": [2, 3]}), 5)
+    data = had.subscription_user_data(told.topics)
+
+    group = {"a": MemberSubscription(told.topics, data), "b": told}
+    shares = plain(CopartitionedAssignor([JOINED], rest="sticky").assign(cluster, group))
+    anew = plain(CopartitionedAssignor([JOINED], rest="sticky").assign(cluster, {"a": told, "b": told}))
+
+    assert shares["a"]["clicks"] == [2, 3]
+    assert anew["a"]["clicks"] != [2, 3]
+
+
+def test_several_owners_in_the_rest_are_several_owners() -> None:
+    assert CopartitionedAssignor(rest=RedundantAssignor(2)).several_owners
+    assert not CopartitionedAssignor().several_owners
+
+
+def test_a_cooperative_rest_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be eager, which 'cooperative-sticky' is not"):
+        CopartitionedAssignor([JOINED], rest=CooperativeStickyAssignor())
+
+
+def test_a_topic_in_two_groups_is_refused() -> None:
+    with pytest.raises(ValueError, match="topic 'a' is named twice"):
+        CopartitionedAssignor([["a", "b"], ["c", "a"]])
+
+
+def test_a_list_of_topics_that_are_not_in_groups_is_refused() -> None:
+    with pytest.raises(TypeError, match="groups are lists of topics"):
+        CopartitionedAssignor(["orders", "payments"])
+
+
+@st.composite
+def joined(draw: st.DrawFn) -> tuple[CopartitionedAssignor, Group]:
+    group = draw(groups(equal=draw(st.booleans())))
+    topics = sorted({topic for told in group[1].values() for topic in told.topics} | group[0].partitions.keys())
+    cut = draw(st.integers(0, len(topics)))
+    end = draw(st.integers(cut, len(topics)))
+    rest = draw(st.sampled_from(["range", "roundrobin", "sticky"]))
+    return CopartitionedAssignor([topics[:cut], topics[cut:end]], rest=rest), group
+
+
+@given(joined())
+def test_every_partition_has_one_owner(case: tuple[CopartitionedAssignor, Group]) -> None:
+    assignor, group = case
+
+    assignments = assignor.assign(*group)
+
+    check_well_formed(group, assignments)
+    check_owners(group, assignments)
+
+
+@given(groups(equal=True))
+def test_numbers_in_common_always_stay_together(group: Group) -> None:
+    assignor = CopartitionedAssignor([sorted(group[0].partitions)])
+
+    owners: dict[int, set[str]] = {}
+    for who, share in plain(assignor.assign(*group)).items():
+        for numbers in share.values():
+            for number in numbers:
+                owners.setdefault(number, set()).add(who)
+
+    assert all(len(of_number) == 1 for of_number in owners.values())
+
+
+@given(groups(equal=True))
+def test_numbers_are_shared_out_to_within_one(group: Group) -> None:
+    assignments = CopartitionedAssignor([sorted(group[0].partitions)]).assign(*group)
+
+    for topic in group[0].partitions:
+        of_topic = [len(given.partitions.get(topic, ())) for given in assignments.values()]
+        assert max(of_topic) - min(of_topic) <= 1
+
+
+@given(joined(), st.integers(0, 9))
+def test_the_order_in_which_members_are_told_does_not_matter(
+    case: tuple[CopartitionedAssignor, Group], seed: int
+) -> None:
+    assignor, group = case
+
+    assert plain(assignor.assign(*group)) == plain(assignor.assign(*shuffled(group, seed)))
+
+
+def test_groups_that_are_not_there_change_nothing() -> None:
+    group = {who: member("clicks") for who in "ab"}
+
+    assignments = CopartitionedAssignor([JOINED]).assign(Cluster({"clicks": 3}), group)
+
+    assert [total(given) for given in assignments.values()] == [2, 1]
