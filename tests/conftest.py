@@ -6,4 +6,9 @@ from hypothesis import settings
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
 
-pytest_plugins = ["tests.support.fixtures", "tests.support.holdfast_fixtures", "tests.support.spark_fixtures"]
+pytest_plugins = [
+    "tests.support.fixtures",
+    "tests.support.holdfast_fixtures",
+    "tests.support.quick_brokers",
+    "tests.support.spark_fixtures",
+]

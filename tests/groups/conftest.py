@@ -7,50 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.clients.servers import Server
 from tests.groups.consumer_process import ConsumerConfig
 from tests.groups.members import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, GroupClient, Member, kafkajs_path
-from tests.support.apache_kafka import ApacheKafka
 from tests.support.fixtures import missing
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_distribution import KafkaUnavailable
+from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, server
 
-QUICK = {"group.initial.rebalance.delay.ms": "200", "group.min.session.timeout.ms": "500"}
-"""Groups that form at once, and members that may be missed after a second."""
-
-BOTH_SERVERS = ["holdfast", pytest.param("kafka", marks=[pytest.mark.real, pytest.mark.timeout(300)])]
-
-
-@pytest.fixture(scope="session")
-def quick_holdfast() -> Iterator[HoldfastBroker]:
-    """One broker for the whole run, as `holdfast`, with groups that form at once."""
-    with HoldfastBroker(QUICK) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def quick_kafka(apache_kafka_distribution: object) -> Iterator[ApacheKafka]:
-    with ApacheKafka(QUICK) as broker:
-        yield broker
-
-
-@pytest.fixture(params=BOTH_SERVERS)
-def server(request: pytest.FixtureRequest) -> Server:
-    """The broker that the whole run shares."""
-    found: Server = request.getfixturevalue(f"quick_{request.param}")
-    return found
-
-
-@pytest.fixture(params=BOTH_SERVERS)
-def disposable_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A broker for one test alone, which may end it."""
-    if request.param == "holdfast":
-        with HoldfastBroker(QUICK) as holdfast:
-            yield holdfast
-    else:
-        request.getfixturevalue("apache_kafka_distribution")  # skips, or fails in CI, where there is no Kafka
-        with ApacheKafka(QUICK) as kafka:
-            yield kafka
+__all__ = ["BOTH_SERVERS", "QUICK", "disposable_server", "server"]
 
 
 @pytest.fixture
