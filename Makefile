@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka demo lint format test test-real conformance conformance-random bench performance clean
+.PHONY: help setup java kafka demo lint format test test-real conformance conformance-random fuzz bench performance clean
 
 help:
 	@echo "make demo       a broker, a group of three, and a redeploy that nobody notices"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
 	@echo "make conformance  groups answer for answer beside Apache Kafka"
 	@echo "make conformance-random  the same with random plays, for ten minutes (MINUTES=10 SEED=1)"
+	@echo "make fuzz       hostile bytes, guided by what they reach, for ten minutes (MINUTES=10)"
 	@echo "make lint       ruff, strict types, import contracts"
 	@echo "make bench      Holdfast and Apache Kafka side by side; renders docs/performance.md"
 	@echo "make format     let ruff format the code"
@@ -59,6 +60,9 @@ SEED    ?= 1
 
 conformance-random: setup kafka
 	$(BIN)/python -m tests.conformance.random_runs --minutes $(MINUTES) --seed $(SEED)
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 bench: setup kafka
 	$(BIN)/python -m bench

@@ -60,10 +60,10 @@ def end_offsets(broker: Broker, topic: str, partitions: int) -> list[int]:
     return [future.result(_PATIENCE_SECONDS).offset for future in told.values()]
 
 
-def run_client(command: str, **options: Any) -> dict[str, float]:
+def run_client(command: str, *, module: str = "bench.client", **options: Any) -> dict[str, float]:
     """One measurement in a fresh client process."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.client", command, json.dumps(options)],
+        [sys.executable, "-m", module, command, json.dumps(options)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

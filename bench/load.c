@@ -1,10 +1,12 @@
 /* A load of small requests: many connections, each with a fixed number of requests in flight.
  *
- *   load PORT CONNECTIONS IN_FLIGHT SECONDS MAX_REQUESTS ORDERED < frame
+ *   load PORT CONNECTIONS IN_FLIGHT SECONDS MAX_REQUESTS ORDERED EXPECTED < frames
  *
- * The frame on stdin is one whole request; its correlation id (bytes 8 to 11) counts up per connection. With ORDERED
- * every reply must carry the id that is due. Ends after SECONDS or MAX_REQUESTS, whichever comes first, once all that
- * is in flight has been answered. Prints one JSON object. In C, because a client in Python would measure itself.
+ * The frames on stdin are whole requests; each connection repeats one of them, the first connection the first, and so
+ * on around. The correlation id (bytes 8 to 11 of a frame) counts up per connection. With ORDERED every reply must
+ * carry the id that is due. EXPECTED, in hex, is what every reply must hold after its id; "-" if that is not known.
+ * Ends after SECONDS or MAX_REQUESTS, whichever comes first, once all that is in flight has been answered. Prints one
+ * JSON object. In C, because a client in Python would measure itself.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_FRAME = 4096, MAX_IN_FLIGHT = 4096, READ_BYTES = 256 * 1024, HEAD_BYTES = 8, MAX_EVENTS = 512 };
+enum { MAX_INPUT = 4 * 1024 * 1024, MAX_EXPECTED = 4096, MAX_IN_FLIGHT = 4096, READ_BYTES = 256 * 1024, HEAD_BYTES = 8, MAX_EVENTS = 512 };
 static const int64_t PATIENCE_NS = 10LL * 1000 * 1000 * 1000; /* for what is still in flight at the end */
 
 /* Latency in microseconds: exact below 64, then 32 steps to every doubling, so within about 3 %. */
@@ -29,17 +31,19 @@ enum { EXACT = 64, STEPS = 32, BUCKETS = EXACT + 40 * STEPS };
 
 typedef struct {
     int fd;
+    const char *frame; /* the request that it repeats */
+    size_t frame_bytes;
     uint32_t next_id, due_id; /* requests sent and answered */
     int64_t *sent_at;         /* by id modulo the number in flight */
     char *out;                /* requests not written yet */
     size_t out_used, out_done;
     unsigned char head[HEAD_BYTES];
-    size_t head_used, skip;
+    size_t head_used, body_bytes, skip;
     int wants_write;
 } connection;
 
-static char frame[MAX_FRAME];
-static size_t frame_bytes;
+static char input[MAX_INPUT], expected[MAX_EXPECTED];
+static size_t input_bytes, expected_bytes;
 static int in_flight, ordered, poller;
 static uint64_t sent_total, max_requests, answered, odd_sizes, histogram[BUCKETS];
 static int64_t deadline;
@@ -83,10 +87,10 @@ static double percentile_us(double share) {
 static void add_request(connection *c, int64_t now) {
     char *at = c->out + c->out_used;
     uint32_t id = htonl(c->next_id);
-    memcpy(at, frame, frame_bytes);
+    memcpy(at, c->frame, c->frame_bytes);
     memcpy(at + 8, &id, 4);
     c->sent_at[c->next_id++ % (uint32_t)in_flight] = now;
-    c->out_used += frame_bytes;
+    c->out_used += c->frame_bytes;
     sent_total++;
 }
 
@@ -125,7 +129,14 @@ static void take_reply(connection *c, int64_t now) {
     count_latency(now - c->sent_at[c->due_id++ % (uint32_t)in_flight]);
     answered++;
     c->head_used = 0;
-    c->skip = size - 4;
+    c->skip = c->body_bytes = size - 4;
+    if (expected_bytes && c->skip != expected_bytes) errno = 0, fail("a reply of another size than expected");
+}
+
+static void take_body(connection *c, const char *data, size_t count) {
+    if (expected_bytes && memcmp(expected + c->body_bytes - c->skip, data, count))
+        errno = 0, fail("a reply other than the one expected");
+    c->skip -= count;
 }
 
 static int take_bytes(connection *c, const char *data, size_t count, int64_t now) {
@@ -134,7 +145,7 @@ static int take_bytes(connection *c, const char *data, size_t count, int64_t now
         size_t step = c->skip;
         if (step > 0) {
             if (step > count) step = count;
-            c->skip -= step;
+            take_body(c, data, step);
         } else {
             step = HEAD_BYTES - c->head_used;
             if (step > count) step = count;
@@ -175,7 +186,7 @@ static void open_connection(connection *c, int port) {
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     c->sent_at = calloc((size_t)in_flight, sizeof *c->sent_at);
-    c->out = malloc(frame_bytes * (size_t)in_flight);
+    c->out = malloc(c->frame_bytes * (size_t)in_flight);
     if (!c->sent_at || !c->out) fail("memory");
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     if (epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event)) fail("epoll_ctl");
@@ -199,19 +210,45 @@ static void run(connection *all, int connections, int64_t began) {
     }
 }
 
+/* Deals the frames of the input out to the connections. */
+static void deal_frames(connection *all, int connections) {
+    size_t at = 0;
+    input_bytes = fread(input, 1, MAX_INPUT, stdin);
+    if (input_bytes < 12) errno = 0, fail("no frame on stdin");
+    for (int i = 0; i < connections; i++, at %= input_bytes) {
+        uint32_t size;
+        if (at + 12 > input_bytes) errno = 0, fail("the last frame on stdin is not whole");
+        memcpy(&size, input + at, 4);
+        all[i].frame = input + at;
+        all[i].frame_bytes = 4 + (size_t)ntohl(size);
+        at += all[i].frame_bytes;
+        if (at > input_bytes) errno = 0, fail("the last frame on stdin is not whole");
+    }
+}
+
+static void take_expected(const char *hex) {
+    unsigned int byte;
+    if (!strcmp(hex, "-")) return;
+    for (; *hex; hex += 2, expected_bytes++) {
+        if (expected_bytes == MAX_EXPECTED || sscanf(hex, "%2x", &byte) != 1) errno = 0, fail("EXPECTED is not hex");
+        expected[expected_bytes] = (char)byte;
+    }
+}
+
 int main(int argc, char **argv) {
-    if (argc != 7) errno = 0, fail("usage: load PORT CONNECTIONS IN_FLIGHT SECONDS MAX_REQUESTS ORDERED < frame");
+    if (argc != 8)
+        errno = 0, fail("usage: load PORT CONNECTIONS IN_FLIGHT SECONDS MAX_REQUESTS ORDERED EXPECTED < frames");
     int port = atoi(argv[1]), connections = atoi(argv[2]);
     in_flight = atoi(argv[3]);
     double seconds = atof(argv[4]);
     max_requests = strtoull(argv[5], NULL, 10);
     ordered = atoi(argv[6]);
     if (connections < 1 || in_flight < 1 || in_flight > MAX_IN_FLIGHT) errno = 0, fail("numbers out of range");
-    frame_bytes = fread(frame, 1, MAX_FRAME, stdin);
-    if (frame_bytes < 12) errno = 0, fail("no frame on stdin");
+    take_expected(argv[7]);
     poller = epoll_create1(0);
     connection *all = calloc((size_t)connections, sizeof *all);
     if (!all) fail("memory");
+    deal_frames(all, connections);
     for (int i = 0; i < connections; i++) open_connection(&all[i], port);
 
     int64_t began = now_ns();

@@ -1,4 +1,4 @@
-"""The load generator in C (bench/load.c): compiled when first needed, run as a process."""
+"""The load generators in C (bench/load.c, bench/members.c): compiled when first needed, run as processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.proc import cpu_seconds
 from bench.results import CACHE, REPOSITORY
 from bench.servers import Server
 
-_SOURCE: Final = REPOSITORY / "bench" / "load.c"
+_SOURCES: Final = REPOSITORY / "bench"
 _PATIENCE_SECONDS: Final = 60
 MAX_REQUESTS: Final = 20_000_000
 
@@ -32,16 +32,19 @@ class Load:
     max_requests: int = MAX_REQUESTS
 
 
-def send(load: Load, server: Server, frame: bytes, *, ordered: bool = True) -> dict[str, float]:
-    """Put a load of one repeated request on a server; its figures, CPU per million requests among them.
+def send(
+    load: Load, server: Server, frames: bytes, *, ordered: bool = True, expected: bytes | None = None
+) -> dict[str, float]:
+    """Put a load of repeated requests on a server; its figures, CPU per million requests among them.
 
-    `ordered` checks the correlation id of every reply; the echo server has none.
+    With several frames, one after the other, each connection repeats one of them. `ordered` checks the correlation id
+    of every reply; the echo server has none. `expected` is what every reply must hold after that.
     """
     numbers = (server.address[1], load.connections, load.in_flight, load.seconds, load.max_requests, int(ordered))
     cpu_before = cpu_seconds(server.pid)
     done = subprocess.run(
-        [_program(), *map(str, numbers)],
-        input=frame,
+        [program("load"), *map(str, numbers), "-" if expected is None else expected.hex()],
+        input=frames,
         capture_output=True,
         timeout=load.seconds + _PATIENCE_SECONDS,
         check=False,
@@ -69,12 +72,13 @@ def send(load: Load, server: Server, frame: bytes, *, ordered: bool = True) -> d
 
 
 @cache
-def _program() -> Path:
+def program(name: str) -> Path:
+    """The load generator of this name, compiled if that has not been done yet."""
     compiler = shutil.which("cc")
     if compiler is None:
-        raise NoCompiler("no C compiler (cc) on this machine: install one to measure small requests and flushes")
+        raise NoCompiler("no C compiler (cc) on this machine: install one to measure requests, groups and flushes")
     CACHE.mkdir(parents=True, exist_ok=True)
-    program = CACHE / "load"
-    if not program.exists() or program.stat().st_mtime < _SOURCE.stat().st_mtime:
-        subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-o", program, _SOURCE], check=True, timeout=60)
-    return program
+    source, compiled = _SOURCES / f"{name}.c", CACHE / name
+    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run([compiler, "-O2", "-Wall", "-Wextra", "-o", compiled, source], check=True, timeout=60)
+    return compiled

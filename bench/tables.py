@@ -12,18 +12,27 @@ from bench.measure import Spread, spread
 NOTHING: Final = "–"
 
 
+TIMES: Final = "×"
+
+
 @dataclass(frozen=True)
 class Target:
-    """A bound on the ratio to another server."""
+    """A bound: on the ratio to another server, or with a unit of its own on the figure itself."""
 
     bound: Literal["at least", "at most"]
-    ratio: float
+    value: float
+    unit: str = TIMES
 
     def __str__(self) -> str:
-        return f"{'≥' if self.bound == 'at least' else '≤'} {self.ratio:g}×"
+        return f"{'≥' if self.bound == 'at least' else '≤'} {self.value:g}{self.unit}"
 
     def met(self, measured: float) -> bool:
-        return measured >= self.ratio if self.bound == "at least" else measured <= self.ratio
+        return measured >= self.value if self.bound == "at least" else measured <= self.value
+
+    def shown(self, measured: Spread) -> str:
+        if self.unit == TIMES:
+            return times(measured)
+        return f"**{number(measured.median)}{self.unit}** [{number(measured.low)} – {number(measured.high)}]"
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,12 @@ def summary(verdicts: Sequence[Verdict]) -> list[str]:
     return table(
         ("what", "target", "measured", "verdict"),
         [
-            (verdict.what, str(verdict.target), times(verdict.measured), "met" if verdict.met else "**not met**")
+            (
+                verdict.what,
+                str(verdict.target),
+                verdict.target.shown(verdict.measured),
+                "met" if verdict.met else "**not met**",
+            )
             for verdict in verdicts
         ],
     )

@@ -6,7 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.cases import codec, flush, latency, pauses, requests, start, throughput
+from bench.cases import (
+    assignors,
+    codec,
+    consume_client,
+    flush,
+    group_bounce,
+    group_commits,
+    group_heartbeats,
+    group_joins,
+    group_reload,
+    latency,
+    pauses,
+    requests,
+    start,
+    throughput,
+)
 from bench.measure import Plan, Result
 from bench.tables import Verdict
 
@@ -27,8 +42,37 @@ def _no_target(_: Result) -> list[Verdict]:
 CASES: Final = (
     Case(start.NAME, "Start and idle memory", start.run, start.section, start.verdicts),
     Case(throughput.NAME, "Produce and consume", throughput.run, throughput.section, throughput.verdicts),
+    Case(
+        consume_client.NAME,
+        "The Python client",
+        consume_client.run,
+        consume_client.section,
+        consume_client.verdicts,
+    ),
     Case(requests.NAME, "Small requests", requests.run, requests.section, requests.verdicts),
     Case(latency.NAME, "Latency of single records", latency.run, latency.section, _no_target),
+    Case(
+        group_joins.NAME,
+        "Groups: many members join at once",
+        group_joins.run,
+        group_joins.section,
+        group_joins.verdicts,
+    ),
+    Case(
+        group_heartbeats.NAME,
+        "Groups: heartbeats",
+        group_heartbeats.run,
+        group_heartbeats.section,
+        group_heartbeats.verdicts,
+    ),
+    Case(
+        group_commits.NAME, "Groups: offset commits", group_commits.run, group_commits.section, group_commits.verdicts
+    ),
+    Case(group_bounce.NAME, "Groups: a rolling restart", group_bounce.run, group_bounce.section, group_bounce.verdicts),
+    Case(
+        group_reload.NAME, "Groups: reload after a kill", group_reload.run, group_reload.section, group_reload.verdicts
+    ),
+    Case(assignors.NAME, "Assignors", assignors.run, assignors.section, assignors.verdicts),
     Case(pauses.NAME, "Pauses of the event loop", pauses.run, pauses.section, _no_target),
     Case(flush.NAME, "Flushing before every acknowledgement", flush.run, flush.section, _no_target),
     Case(codec.NAME, "Codec", codec.run, codec.section, _no_target),

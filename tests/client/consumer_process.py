@@ -93,7 +93,7 @@ class Worker:
         self.tell("closed")
 
     def tell(self, event: str, **fields: Any) -> None:
-        line = {"event": event, "at_ms": time.time_ns() // 1_000_000, "pid": os.getpid()} | fields
+        line = {"event": event, "at_ms": time.time_ns() // 1_000_000} | fields
         self._write(json.dumps(line).encode() + b"\n")
 
     def _process(self, messages: list[Any]) -> None:

@@ -3,68 +3,31 @@
 The same settings are given to confluent-kafka, through which the records come: it must be let in where we are.
 """
 
-import base64
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has them, without saying so to mypy
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, ConnectionLost
 from holdfast.client.network import Network
 from holdfast.client.settings import NetworkSettings
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
 from holdfast.wire.error_codes import ErrorCode
-from tests.client.conftest import QUICK
-from tests.client.guarded_kafka import PASSWORD, REAUTHENTICATE_MS, USER, GuardedKafka
+from tests.client.guarded_kafka import PASSWORD, REAUTHENTICATE_MS
+from tests.client.guarded_world import World, credentials, guarded_world
 from tests.client.wires import PATIENCE_S, coordinator, patiently
-from tests.support.certificates import KEY_PASSWORD, Certificate, make_authority
+from tests.support.certificates import KEY_PASSWORD
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
-
-
-@dataclass(frozen=True)
-class World:
-    kafka: GuardedKafka
-    authority: Path
-    stranger: Path
-    """An authority that signed nothing of the broker's."""
-    client: Certificate
-
-    def config(self, listener: str, **settings: Any) -> dict[str, Any]:
-        return {"bootstrap.servers": self.kafka.guarded(listener)} | settings
-
 
 @pytest.fixture(scope="module")
 def world(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory = tmp_path_factory.mktemp("certificates")
-    authority = make_authority(directory)
-    stranger = make_authority(directory, "stranger")
-    broker, client = authority.sign("broker", "IP:127.0.0.1"), authority.sign("client", "DNS:client")
-    with GuardedKafka(authority, broker, QUICK) as kafka:
-        add_scram_user(kafka.bootstrap)
-        yield World(kafka, authority.certificate, stranger.certificate, client)
-
-
-def add_scram_user(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for mechanism in SCRAM.values():
-        wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 8192), PASSWORD.encode())
-        for done in admin.alter_user_scram_credentials([wanted]).values():
-            done.result(timeout=PATIENCE_S)
+    with guarded_world(tmp_path_factory.mktemp("certificates")) as found:
+        yield found
 
 
 def within(seconds: float) -> float:
@@ -73,22 +36,6 @@ def within(seconds: float) -> float:
 
 def network(config: dict[str, Any]) -> Network:
     return Network(NetworkSettings.from_config(config))
-
-
-def unsecured_token(_: str) -> tuple[str, float]:
-    """A token that only a test's broker takes: signed by nobody."""
-    expiry = time.time() + 300
-
-    def part(claims: dict[str, Any]) -> str:
-        return base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
-
-    return f"{part({'alg': 'none'})}.{part({'sub': USER, 'iat': time.time(), 'exp': expiry})}.", expiry
-
-
-def credentials(mechanism: str) -> dict[str, Any]:
-    if mechanism == "OAUTHBEARER":
-        return {"sasl.mechanism": mechanism, "oauth_cb": unsecured_token}
-    return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
 
 
 def let_in(config: dict[str, Any], group: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.client.workload import Workload
 from tests.clients.servers import Server
 
 NAMES = ("a", "b", "c")
+SESSION_MS = 20_000
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
@@ -22,16 +24,17 @@ def test_members_are_replaced_one_at_a_time_there_and_back(
     # given an application on confluent-kafka
     load = Workload(server, server.bootstrap, group, topic, tmp_path)
     with load.running():
-        members = [load.start(name, client=CONFLUENT, strategy=strategy) for name in NAMES]
-        load.await_shared(*members)
+        settings: dict[str, Any] = {"strategy": strategy, "session_timeout_ms": SESSION_MS}
+        members = [load.start(name, client=CONFLUENT, **settings) for name in NAMES]
+        load.await_rest(*members)
 
         # when each process in turn is stopped and started with the other client, and again
         for client in (HOLDFAST, CONFLUENT):
             for index in range(len(members)):
                 members[index].stop()
-                members[index] = load.start(NAMES[index], client=client, strategy=strategy)
+                members[index] = load.start(NAMES[index], client=client, **settings)
                 # then they share the work at every step
-                load.await_shared(*members)
+                load.await_rest(*members)
                 load.await_progress()
 
     # and nothing was processed twice: whoever stopped had committed what it did
@@ -42,7 +45,7 @@ def test_with_instance_ids_nobody_notices(server: Server, topic: str, group: str
     # given
     load = Workload(server, server.bootstrap, group, topic, tmp_path)
     with load.running():
-        settings = {"session_timeout_ms": 20_000}
+        settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS}
         members = [load.start(name, client=CONFLUENT, instance_id=name, **settings) for name in NAMES]
         load.await_shared(*members)
         shares, generation = [one.owned for one in members], generations(load.history())[-1].number

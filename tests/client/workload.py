@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from holdfast import Admin
 from tests.client.consumer_process import WorkerConfig, live
 from tests.client.group_history import Commit, Generation, generations, read_history
+from tests.client.journal import Journal
 from tests.client.proofs import prove_all
 from tests.clients.servers import Server
 from tests.groups.world import make_topic
@@ -32,65 +32,14 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.client.consumer_process"])  # so that a worker is there in no time
 
 
-@dataclass(frozen=True)
-class Event:
-    kind: str
-    at_ms: int
-    pid: int
-    fields: Mapping[str, Any]
-
-    @property
-    def partitions(self) -> list[int]:
-        found: list[int] = self.fields["partitions"]
-        return found
-
-    @property
-    def records(self) -> dict[int, list[tuple[int, int]]]:
-        """Offset and number of each, by partition."""
-        return {int(partition): [(o, n) for o, n in done] for partition, done in self.fields["records"].items()}
-
-    @property
-    def offsets(self) -> dict[int, int]:
-        return {int(partition): offset for partition, offset in self.fields["offsets"].items()}
-
-
-class Worker:
+class Worker(Journal):
     """A consumer process as a test sees it: by its journal."""
 
     def __init__(self, config: WorkerConfig) -> None:
+        super().__init__(config.name, config.journal)
         self.config = config
-        self.name = config.name
-        self._read = 0
-        self._events: list[Event] = []
-        config.journal.touch()
         self._process = _FORKS.Process(target=live, args=(config,), name=config.name, daemon=True)
         self._process.start()
-
-    @property
-    def events(self) -> list[Event]:
-        """What it has done so far."""
-        with self.config.journal.open("rb") as journal:
-            journal.seek(self._read)
-            whole = journal.read()
-        whole = whole[: whole.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            fields = json.loads(line)
-            self._events.append(Event(fields.pop("event"), fields.pop("at_ms"), fields.pop("pid"), fields))
-        return list(self._events)
-
-    def told(self, *kinds: str) -> list[Event]:
-        return [event for event in self.events if event.kind in kinds]
-
-    @property
-    def owned(self) -> set[int]:
-        held: set[int] = set()
-        for event in self.told("assigned", "revoked", "lost"):
-            if event.kind == "assigned":
-                held.update(event.partitions)
-            else:
-                held.difference_update(event.partitions)
-        return held
 
     @property
     def is_alive(self) -> bool:
@@ -167,6 +116,19 @@ class Workload:
             return held == list(range(PARTITIONS)) and max(sizes) - min(sizes) <= 1
 
         eventually(look, f"{PARTITIONS} partitions shared by {workers}")
+
+    def await_rest(self, *workers: Worker) -> None:
+        """They share the work, and no rebalance is under way any more: a member that stops now can commit."""
+        self.await_shared(*workers)
+
+        def look() -> bool:
+            now = generations(self.history())[-1]
+            stored = {partition: now.clients[owner] for partition, owner in now.owners.items()}
+            held = {partition: worker.name for worker in workers for partition in worker.owned}
+            with Admin({"bootstrap.servers": self._bootstrap}) as admin:
+                return stored == held and admin.describe_group(self._group).state == "Stable"
+
+        eventually(look, f"{workers} at rest")
 
     def await_progress(self) -> None:
         """A record of each partition that is not written yet when this is called has been processed."""

@@ -1,7 +1,5 @@
 """Range and round robin give, partition for partition, what the assignors of Apache Kafka's own client give."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from holdfast.assignors.interface import Assignor, Cluster, MemberSubscription
@@ -9,21 +7,10 @@ from holdfast.assignors.range import RangeAssignor
 from holdfast.assignors.roundrobin import RoundRobinAssignor
 from tests.support.assignments import plain, random_group
 from tests.support.java_assignors import JavaAssignors
-from tests.support.kafka_distribution import KafkaUnavailable
 
 pytestmark = pytest.mark.real
 
 CASES = 3000
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaAssignors]:
-    try:
-        assignors = JavaAssignors()
-    except KafkaUnavailable as reason:
-        pytest.skip(str(reason))
-    with assignors:
-        yield assignors
 
 
 @pytest.mark.parametrize("racks", [False, True], ids=["without racks", "with racks"])

@@ -1,7 +1,6 @@
 """Sticky and cooperative-sticky beside Kafka's own: the same answer where all subscribe alike, no worse where not."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,12 +15,6 @@ pytestmark = pytest.mark.real
 
 both = pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.name)
 GROUPS = 300
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaAssignors]:
-    with JavaAssignors() as assignors:
-        yield assignors
 
 
 def random_group(kind: type[StickyFamily], seed: int, *, equal: bool) -> tuple[Group, dict[Partition, str]]:

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,19 +58,13 @@ class JavaAssignors:
     """One JVM that answers until it is left."""
 
     def __init__(self, *jvm_options: str) -> None:
-        distribution = kafka_distribution()
-        _need_compiler(str(distribution.java))
-        command = [
-            str(distribution.java),
-            *(jvm_options or ("-Xmx512M",)),
-            f"-Dlog4j2.configurationFile={LOG_CONFIG}",
-            "-Dlog.level=ERROR",
-            "-cp",
-            f"{distribution.libs}/*",
-            str(SOURCE),
-        ]
         self._jvm = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+            java_command(SOURCE, *jvm_options),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
         )
         self._said: deque[str] = deque(maxlen=_LAST_WORDS)
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -184,6 +179,21 @@ def _understood(answer: Mapping[str, Any]) -> JavaAnswer:
         answer.get("heap_peak", 0),
         answer.get("heap_after", 0),
     )
+
+
+def java_command(source: Path, *jvm_options: str) -> list[str]:
+    """The command line that runs a program of one file beside Kafka's jars; KafkaUnavailable where that cannot be."""
+    distribution = kafka_distribution()
+    _need_compiler(str(distribution.java))
+    return [
+        str(distribution.java),
+        *(jvm_options or ("-Xmx512M",)),
+        f"-Dlog4j2.configurationFile={LOG_CONFIG}",
+        "-Dlog.level=ERROR",
+        "-cp",
+        f"{distribution.libs}/*",
+        str(source),
+    ]
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from holdfast.assignors import sticky_user_data
 from holdfast.assignors.claims import Claim, Ownership
 from holdfast.assignors.interface import NO_GENERATION, MemberAssignment, MemberSubscription, RebalanceProtocol
 from holdfast.assignors.numbering import NOBODY, Numbering, Numbers
@@ -42,9 +43,14 @@ class CooperativeStickyAssignor(StickyFamily):
 
 
 def _generation(subscription: MemberSubscription) -> int:
-    """Members whose subscription has no room for it (before v2) say it in their user data."""
+    """Members whose subscription has no room for it (before v2) say it in their user data.
+
+    That of Java's client is the generation and nothing else; librdkafka's is that of the eager sticky assignor, in
+    which the generation comes last. Read as Java's it would be the number of topics: an old claim, and a wrong one.
+    """
     if subscription.generation > NO_GENERATION:
         return subscription.generation
-    if subscription.user_data is None or len(subscription.user_data) < _GENERATION.size:
-        return NO_GENERATION
-    return max(NO_GENERATION, int(_GENERATION.unpack_from(subscription.user_data)[0]))
+    user_data = subscription.user_data or b""
+    if len(user_data) == _GENERATION.size:
+        return max(NO_GENERATION, int(_GENERATION.unpack(user_data)[0]))
+    return sticky_user_data.Reader().read(user_data).generation

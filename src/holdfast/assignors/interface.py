@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import Final
 
 NO_GENERATION: Final = -1
 
@@ -71,7 +71,7 @@ class MemberAssignment:
 class Assignor(ABC):
     """Who gets what. Subclass it, give it a name that all members of the group know, and write `assign`."""
 
-    name: ClassVar[str] | str
+    name: str
     """The protocol name by which members agree on an assignor."""
     protocol: RebalanceProtocol = RebalanceProtocol.EAGER
     several_owners: bool = False

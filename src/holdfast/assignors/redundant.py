@@ -13,8 +13,13 @@ class RedundantAssignor(Assignor):
     """Each partition to `n` distinct members, or to all that subscribe to it where these are fewer.
 
     Dealt around the members as round robin does, `n` at a time: with the same topics their totals differ by one at
-    most. All of them commit offsets of the same partition, and the last commit stands: keep results apart, or make
-    them the same whoever writes them. The leader's `n` counts: it can be changed by a rolling restart.
+    most. The leader's `n` counts: it can be changed by a rolling restart.
+
+    The owners of a partition read it independently of each other, but they are one group, and a group has one offset
+    for a partition: whoever commits last decides it, also if that is behind what another has committed, and nobody is
+    told. So do not let them commit to this group: set `enable.auto.commit` to false, and either commit nothing and keep
+    the position with the results, or commit to a group id of one's own for each reader (`Admin.alter_offsets`). Whoever
+    does commit here must bear that a restart repeats records, or leaves out some that only the other had processed.
     """
 
     name = "holdfast-redundant"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +34,12 @@ logger = logging.getLogger(__name__)
 LOAD_CHUNK: Final = 1_000
 """Records of the journal that are taken in at a time, so that the event loop serves others in between."""
 
+MANY_RECORDS: Final = 100_000
+"""When so many were loaded they are put out of the garbage collector's sight: each of its full searches would otherwise
+go through all of them, and stop the event loop for that long."""
+
+REMEMBERED_CLIENTS: Final = 128
+"""Few: a client id may have 32 kB."""
 
 Loaded = tuple[GroupRecordKey, GroupRecordValue | None]
 
@@ -116,16 +125,25 @@ class Groups:
             self._perform(self.coordinator.fire_timers(now_ms))
 
     async def _load(self, partitions: range) -> None:
-        for index in partitions:
-            records = self.journal.replay(index)
-            try:
-                while chunk := await asyncio.to_thread(_take, records):
-                    for key, value in chunk:
-                        self.coordinator.load_record(key, value)
-            except (LogError, WireError, OSError) as error:
-                # What was read so far is served, as Kafka does; the rest of this partition's groups start over.
-                logger.error("the journal of groups could not be read to its end: %s", error)
-            self._perform(self.coordinator.finish_loading(index, self.now_ms()))
+        with _no_search_for_cycles():
+            loaded = sum([await self._load_partition(index) for index in partitions])
+        if loaded >= MANY_RECORDS:
+            gc.freeze()
+
+    async def _load_partition(self, index: int) -> int:
+        """Returns how many records there were."""
+        loaded = 0
+        records = self.journal.replay(index)
+        try:
+            while chunk := await asyncio.to_thread(_take, records):
+                for key, value in chunk:
+                    self.coordinator.load_record(key, value)
+                loaded += len(chunk)
+        except (LogError, WireError, OSError) as error:
+            # What was read so far is served, as Kafka does; the rest of this partition's groups start over.
+            logger.error("the journal of groups could not be read to its end: %s", error)
+        self._perform(self.coordinator.finish_loading(index, self.now_ms()))
+        return loaded
 
     async def _expire_offsets(self) -> None:
         while True:
@@ -150,8 +168,7 @@ class Groups:
 
     @staticmethod
     def client(context: RequestContext) -> Client:
-        # Java prints addresses with a slash in front, and tools have got used to it.
-        return Client(context.client_id or "", f"/{context.client_host}")
+        return _client(context.client_id, context.connection.client_host)
 
     @staticmethod
     def fresh_id() -> str:
@@ -167,15 +184,20 @@ class Groups:
 
     def _perform(self, effects: Effects) -> None:
         """Also what follows from them, in a loop: a thousand commands may wait for one append and fail after it."""
-        following = deque([effects])
+        self._say(effects)
+        following = deque(effects.appends)
         while following:
-            effects = following.popleft()
-            for ticket, response in effects.replies:
-                assert isinstance(ticket, Ticket)
-                ticket.answer(response)
-            if effects.events:
-                self._ledger.write(effects.events, self._broker.now_ms())
-            following.extend(more for append in effects.appends if (more := self._store(append)) is not None)
+            effects_after = self._store(following.popleft())
+            if effects_after is not None:
+                self._say(effects_after)
+                following.extend(effects_after.appends)
+
+    def _say(self, effects: Effects) -> None:
+        for ticket, response in effects.replies:
+            assert isinstance(ticket, Ticket)
+            ticket.answer(response)
+        if effects.events:
+            self._ledger.write(effects.events, self._broker.now_ms())
 
     def _store(self, append: Append) -> Effects | None:
         """What follows from the append; None while that is not known."""
@@ -199,6 +221,24 @@ class Groups:
             self._perform(self.coordinator.append_failed(append, _mapped(error), self.now_ms()))
         else:
             self._perform(self.coordinator.append_done(append, self.now_ms()))
+
+
+@lru_cache(REMEMBERED_CLIENTS)
+def _client(client_id: str | None, host: str) -> Client:
+    # Java prints addresses with a slash in front, and tools have got used to it.
+    return Client(client_id or "", f"/{host}")
+
+
+@contextlib.contextmanager
+def _no_search_for_cycles() -> Iterator[None]:
+    """While many facts are taken in, which all stay: going through them again and again takes a quarter of a load."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _take(records: Iterator[Loaded]) -> list[Loaded]:

@@ -68,7 +68,9 @@ class GroupJournal:
             ]
         )
         view = memoryview(bytearray(data))
-        partition.log.append([Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=now_ms)
+        partition.log.append(
+            [Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=now_ms, keys_are_known=True
+        )
         return partition
 
     def replay(self, index: int) -> Iterator[tuple[GroupRecordKey, GroupRecordValue | None]]:

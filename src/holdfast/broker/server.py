@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import holdfast.broker.handlers  # noqa: F401  # registers every handler
+from holdfast.broker.accepting import Acceptor
 from holdfast.broker.changes import Changes
 from holdfast.broker.clock import PauseAwareClock
 from holdfast.broker.config import BrokerConfig, ConfigError
@@ -45,7 +46,7 @@ class Broker:
         self.unsupported_api_versions = unsupported_version()
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
 
     # -- what handlers ask for -----------------------------------------------------------------------------------------
 
@@ -95,7 +96,8 @@ class Broker:
         self.groups.start()
         self._sweep()
         try:
-            self._server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+            self._acceptor = Acceptor(listener, lambda: Connection(self))
+            self._acceptor.start(BACKLOG)
         except OSError as error:
             # Two sockets may be bound to one port until one of them listens.
             await self.stop()
@@ -137,8 +139,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stops listening, ends the connections, and leaves the data as a clean start wants it."""
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for connection in tuple(self._connections):
             connection.close(None)
         self.clock.stop()

@@ -16,6 +16,7 @@ the thread that polls, within a poll; one consumer is used by one thread.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
@@ -27,7 +28,7 @@ from confluent_kafka import TopicPartition
 from holdfast.client.commits import Commits
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.driver import now_ms
-from holdfast.client.errors import ConfigError, HoldfastError
+from holdfast.client.errors import CallbackError, ConfigError, HoldfastError
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
 from holdfast.client.participation import Participation
 from holdfast.client.records import Records
@@ -39,7 +40,11 @@ PartitionsCallback = Callable[["Consumer", list[TopicPartition]], None]
 
 SLICE_S: Final = 0.05
 """The longest wait for records without a look at the group: by this much a rebalance may be late."""
+QUIET_S: Final = 0.01
+"""For how long a look at the group is good that found nothing: one before every record costs more than the record."""
 CLOSE_TIMEOUT_S: Final = 10.0
+NOTE_EVERY_MS: Final = 50
+"""How often the positions are noted, so that an interrupted read can be taken back."""
 
 logger = logging.getLogger("holdfast.client")
 
@@ -56,7 +61,11 @@ class Consumer:
         self._sent: dict[Where, int] = {}
         self._auto_commit_at = 0
         self._missing: set[str] = set()
+        self._quiet_until = 0.0
+        self._note_at = 0
+        self._interrupted = False
         self._closed = False
+        self._process = os.getpid()
         self._may_commit = True
         self.on_assign: PartitionsCallback | None = None
         self.on_revoke: PartitionsCallback | None = None
@@ -95,12 +104,13 @@ class Consumer:
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Commit (if that is automatic), give up the partitions, end the membership's thread. A dynamic member leaves
         the group at once; a static one's seat stays its own until its session ends."""
-        if self._closed:
-            return
+        if self._closed or os.getpid() != self._process:
+            return  # a forked child has none of the threads, and the seat is its parent's
         try:
             self._leave("the consumer is being closed", leave=False, timeout_s=timeout)
         finally:
             self._closed = True
+            self._quiet_until = 0.0
             self._group.close()
             self._records.close()
 
@@ -168,13 +178,17 @@ class Consumer:
 
     def poll(self, timeout: float | None = None) -> Any:
         """The next record, or None when none has come in time. A message may carry an `error()` instead of a value."""
+        if self._is_quiet():
+            message = self._read(0)
+            if message is not None:
+                return message
         deadline = _deadline(timeout)
         while True:
             complaint = self._attend()
-            if complaint is not None:
+            if complaint is not None or self._closed:
                 return complaint
             left = deadline - time.monotonic()
-            message = self._records.poll(min(SLICE_S, max(0.0, left)))
+            message = self._read(min(SLICE_S, max(0.0, left)))
             if message is not None or left <= SLICE_S:
                 return message
 
@@ -187,12 +201,24 @@ class Consumer:
             # commit it: that work must wait until the application has it.
             if not messages:
                 complaint = self._attend()
-                if complaint is not None:
-                    return [complaint]
-            left = deadline - time.monotonic()
-            messages += self._records.consume(num_messages - len(messages), min(SLICE_S, max(0.0, left)))
-            if len(messages) >= num_messages or left <= SLICE_S or (messages and self._group.has_news):
-                return messages
+                if complaint is not None or self._closed:
+                    return [] if complaint is None else [complaint]
+            try:
+                left = deadline - time.monotonic()
+                messages += self._records.consume(num_messages - len(messages), min(SLICE_S, max(0.0, left)))
+                if len(messages) >= num_messages or left <= SLICE_S or (messages and self._group.has_news):
+                    return messages
+                self._group.driver.polled()  # waiting for more is no reason to be taken for dead
+            except BaseException:
+                self._interrupted = True
+                raise
+
+    def _read(self, timeout_s: float) -> Any:
+        try:
+            return self._records.poll(timeout_s)
+        except BaseException:
+            self._interrupted = True
+            raise
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._check_open()
@@ -215,6 +241,7 @@ class Consumer:
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The offset of the next record of each; OFFSET_INVALID for what is not assigned."""
         self._check_open()
+        self._take_back()
         asked = [_where(one) for one in partitions]
         found = self._records.positions(asked)
         return [TopicPartition(*where, found.get(where, confluent_kafka.OFFSET_INVALID)) for where in asked]
@@ -289,10 +316,20 @@ class Consumer:
 
     # -- within a poll -------------------------------------------------------------------------------------------------
 
+    def _is_quiet(self) -> bool:
+        """Whether the group was looked at a moment ago, and has wanted nothing since."""
+        return time.monotonic() < self._quiet_until and not self._interrupted and not self._group.has_news
+
     def _attend(self) -> Any:
         """The group's work; a message if there is something to complain of."""
         self._check_open()
-        if self._config.auto_commit and self._group.is_subscribed and now_ms() >= self._auto_commit_at:
+        self._quiet_until = 0.0
+        self._take_back()
+        now = now_ms()
+        if now >= self._note_at:
+            self._records.note()
+            self._note_at = now + max(NOTE_EVERY_MS, 20 * (now_ms() - now))  # of ten thousand partitions less often
+        if self._config.auto_commit and self._group.is_subscribed and now >= self._auto_commit_at:
             self._commit_automatically()
         missing = self._group.attend()
         self._commits.tell()
@@ -300,7 +337,17 @@ class Consumer:
             if topic not in self._missing:
                 self._missing.add(topic)
                 return _no_such_topic(topic)
+        if not self._closed:  # by a callback
+            self._quiet_until = time.monotonic() + QUIET_S
         return None
+
+    def _take_back(self) -> None:
+        """The exception of a signal (Ctrl-C) may end a read that had records in hand already: the data plane counts
+        them as given out, but the application never saw them. Go back to where it has surely been: some may come twice,
+        none is skipped."""
+        if self._interrupted:
+            self._records.go_back()
+            self._interrupted = False
 
     def _commit_automatically(self) -> None:
         self._auto_commit_at = now_ms() + self._config.auto_commit_interval_ms
@@ -315,6 +362,7 @@ class Consumer:
         return {where: offset for where, offset in processed.items() if self._sent.get(where) != offset[0]}
 
     def _processed(self, partitions: Collection[Where]) -> dict[Where, Offset]:
+        self._take_back()
         if not self._config.auto_offset_store:
             return {where: self._stored[where] for where in partitions if where in self._stored}
         return {
@@ -336,12 +384,17 @@ class Consumer:
             for where in offsets if failure is not None else errors:
                 self._sent.pop(where, None)
         if self._config.on_commit is not None:
-            self._config.on_commit(failure, _results(offsets, errors))
+            try:
+                self._config.on_commit(failure, _results(offsets, errors))
+            except Exception as error:
+                raise CallbackError(f"on_commit raised {type(error).__name__}: {error}") from error
         elif failure is not None:
             logger.warning("offsets were not stored: %s", failure)
 
     def _leave(self, reason: str, *, leave: bool, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
+        self._take_back()
+        self._commits.settle(deadline)
         self._group.leave(reason, deadline, even_if_static=leave)
         self._records.remove(list(self._records.assigned))
         self._stored.clear()
@@ -375,7 +428,8 @@ class Consumer:
             self._records.seek(where, offset)
 
     def _api_deadline(self, timeout: float | None) -> float:
-        return time.monotonic() + (self._config.api_timeout_ms / 1000 if timeout is None else timeout)
+        endless = timeout is None or timeout < 0  # as confluent-kafka has it, but never for ever
+        return time.monotonic() + (self._config.api_timeout_ms / 1000 if endless else timeout or 0.0)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -409,7 +463,8 @@ class _Changes:
 
     def assigned(self, offsets: Mapping[Where, int]) -> None:
         consumer = self._consumer
-        consumer._records.add(offsets)
+        reads = consumer._records.assigned  # some of it already, if this was interrupted before
+        consumer._records.add({where: offset for where, offset in offsets.items() if where not in reads})
         if consumer.on_assign is None:
             return
         consumer._starting = dict(offsets)

@@ -116,7 +116,7 @@ class ConsumerConfig:
 def _assignors(strategy: Any) -> Iterable[Assignor]:
     """Short names in one string, as librdkafka has it, or a list of names and assignors; the first is preferred."""
     given = strategy.split(",") if isinstance(strategy, str) else strategy
-    wanted = [given] if isinstance(given, Assignor) else list(given)
+    wanted = list(given) if isinstance(given, Iterable) else [given]
     found: dict[str, Assignor] = {}
     for one in wanted:
         if isinstance(one, Assignor):

@@ -99,7 +99,9 @@ class Driver:
     # -- for other threads ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._thread.start()
+        """Does nothing the second time: a thread that has ended said why, or was told to."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     @property
     def is_alive(self) -> bool:
@@ -123,14 +125,10 @@ class Driver:
     def take_event(self, wait_s: float = 0.0) -> Event | None:
         """What the application must see next. Only one thread may take."""
         if not self._events and wait_s > 0:
-            self._event_came.wait(wait_s)
-        if self._events:
-            return self._events.popleft()
-        self._event_came.clear()
-        if self._events:  # it came between the look and the clearing
-            self._event_came.set()
-            return self._events.popleft()
-        return None
+            self._event_came.clear()
+            if not self._events:  # else it came between the look and the clearing
+                self._event_came.wait(wait_s)
+        return self._events.popleft() if self._events else None
 
     def commit(
         self, offsets: Mapping[tuple[str, int], Offset], timeout_ms: int, ended: Callable[[CommitEnded], None]
@@ -276,7 +274,7 @@ class Driver:
             version = line.connection.version_of(api, highest)
             line.asked[line.connection.send(build(version), version)] = _Asked(answer, deadline)
         except UnsupportedVersion as error:
-            self._tell(Failed(Failure(FailureKind.UNSUPPORTED, str(error), error.code)))
+            self._membership.fail(Failure(FailureKind.UNSUPPORTED, str(error), error.code))
             answer(None, now_ms())
         except HoldfastError as error:
             self._note(error)
@@ -328,6 +326,7 @@ class Driver:
             return
         self.trouble = error
         if isinstance(error, AuthenticationFailed):
-            self._tell(Failed(Failure(FailureKind.NOT_AUTHENTICATED, str(error), error.code)))
+            # Not tried again: a broker that counts wrong passwords would lock the account.
+            self._membership.fail(Failure(FailureKind.NOT_AUTHENTICATED, str(error), error.code))
         else:
             logger.warning("%s", error)

@@ -95,6 +95,8 @@ class Member:
         )
         self._changed = threading.Condition()
         self._current: MemberState | None = None
+        self._may_hold = False
+        """Whether the application was given something since it was last told that the seat is lost."""
         self._failure: HoldfastError | None = None
         self._stopping = False
         self._left = threading.Event()
@@ -144,7 +146,10 @@ class Member:
             self._driver.do(
                 lambda membership, now: membership.leave("the member is being closed", now, even_if_static=leave)
             )
-            self._left.wait(timeout)
+            if self._thread is threading.current_thread():  # a callback closes: nobody else takes the events
+                self._wait_until_left(timeout)
+            else:
+                self._left.wait(timeout)
         self._stopping = True
         self._driver.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -180,6 +185,9 @@ class Member:
                         pass
         except HoldfastError as error:
             self._fail(error)
+        except Exception as error:  # what the application says of itself, likely
+            logger.exception("the thread of a member failed")
+            self._fail(CallbackError(f"the member failed with {type(error).__name__}: {error}", fatal=True))
         finally:
             self._end()
 
@@ -192,10 +200,15 @@ class Member:
         if self._failure is None:
             return
         self._driver.do(lambda membership, now: membership.leave("the member failed", now))
-        deadline = time.monotonic() + GOODBYE_S
-        while time.monotonic() < deadline and not isinstance(self._driver.take_event(_TURN_S), Left):
-            pass
+        self._wait_until_left(GOODBYE_S)
         self._driver.stop()
+
+    def _wait_until_left(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and self._driver.is_alive:
+            if isinstance(self._driver.take_event(min(_TURN_S, max(0.0, deadline - time.monotonic()))), Left):
+                break
+        self._left.set()
 
     def _prepare(self, event: Prepare) -> None:
         self._let_go(lost=event.lost)
@@ -207,7 +220,10 @@ class Member:
     def _let_go(self, *, lost: bool) -> None:
         with self._changed:
             held, self._current = self._current, None
-        if held is not None and self._on_revoked is not None:
+        # Told of a rebalance, the application may have gone on with what it had; if the seat goes then, it must hear.
+        concerned = held is not None or (lost and self._may_hold)
+        self._may_hold = self._may_hold and not lost
+        if concerned and self._on_revoked is not None:
             self._call("on_revoked", lambda: self._on_revoked(lost) if self._on_revoked else None)
 
     def _lead(self, event: Lead) -> None:
@@ -246,6 +262,7 @@ class Member:
         adopted = MemberState(state, event.generation, event.member_id, event.is_leader)
         with self._changed:
             self._current = adopted
+            self._may_hold = True
             self._changed.notify_all()
         if self._on_assignment is not None:
             listener = self._on_assignment

@@ -30,8 +30,10 @@ _LEGAL_INSTANCE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 def membership_settings(settings: Mapping[str, Any], protocol_type: str) -> MembershipSettings:
     group_id = settings.get("group.id")
-    if not isinstance(group_id, str) or not group_id:
+    if group_id is None or group_id == "":
         raise ConfigError("group.id is missing: give the name of the group")
+    if not isinstance(group_id, str):
+        raise ConfigError(f"group.id is {group_id!r}; it must be text")
     session_ms = whole_number(settings, "session.timeout.ms", 45_000, 1)
     heartbeat_ms = whole_number(settings, "heartbeat.interval.ms", min(3_000, max(1, session_ms // 3)), 1)
     if heartbeat_ms >= session_ms:

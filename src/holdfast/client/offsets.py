@@ -34,6 +34,8 @@ def list_offsets(
                 trouble = _ask(network, leader, asked, deadline, read_committed, found) or trouble
             except ConnectionFailed as failure:
                 trouble = failure
+        if trouble is None and len(found) < len(wanted):
+            trouble = TopicError("a broker left partitions out when it was asked for offsets", retriable=True)
         if trouble is not None:
             if not trouble.retriable or time.monotonic() + network.settings.retry_backoff_s >= deadline:
                 raise trouble

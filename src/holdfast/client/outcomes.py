@@ -30,6 +30,6 @@ _CLASSES: Final[dict[FailureKind, type[HoldfastError]]] = {
 }
 
 
-def exception(failure: Failure, *, fatal: bool = False) -> HoldfastError:
+def exception(failure: Failure, *, fatal: bool | None = None) -> HoldfastError:
     kind = _CLASSES[failure.kind]
     return kind(failure.message, code=failure.code, retriable=failure.retriable, fatal=fatal)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
+from holdfast.assignors.interface import RebalanceProtocol
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.coordinator import GroupCoordinator
 from holdfast.client.driver import Driver, Event, now_ms
@@ -25,7 +26,7 @@ from holdfast.membership.coverage import uncovered
 from holdfast.membership.effects import Adopt, Failed, Lead, Left, Prepare
 from holdfast.membership.failures import Failure, FailureKind
 from holdfast.membership.leading import BadAssignment, decide, read_subscriptions, subscribed_topics
-from holdfast.membership.share import Share
+from holdfast.membership.share import Change, Share
 from holdfast.membership.watching import TopicWatch
 from holdfast.wire.apis.metadata import METADATA
 from holdfast.wire.errors import WireError
@@ -37,6 +38,8 @@ ATTEMPT_S: Final = 5.0
 """How long one poll tries to reach a broker for the group's sake before it gives the turn back."""
 DESCRIBE_S: Final = 5.0
 ASK_AGAIN_MS: Final = 5_000
+HAND_OVER_MS: Final = 3_000
+"""How long a leader waits for those who have to give partitions up, before it looks whether that is still to come."""
 
 logger = logging.getLogger("holdfast.client")
 
@@ -71,6 +74,7 @@ class Participation:
         self._undone: Event | None = None
         self._to_start: set[Where] = set()
         self._skipped = False
+        self._hands_over = False
         self._coverage_due: int | None = None
         self._metadata: Metadata | None = None
         self._metadata_due: int | None = None
@@ -105,8 +109,7 @@ class Participation:
         self._driver.do(lambda membership, now: membership.join(now))
 
     def start(self) -> None:
-        if not self._driver.is_alive:
-            self._driver.start()
+        self._driver.start()
 
     def leave(self, reason: str, deadline: float, *, even_if_static: bool = False) -> None:
         """Give everything up and, unless the seat is to be kept, say so. Waits until it was heard, or the deadline."""
@@ -114,20 +117,26 @@ class Participation:
             return
         self._topics = None
         self._undone = None
-        self._give_up(lost=False, within_ms=max(0, int((deadline - time.monotonic()) * 1000)))
+        self._give_up(lost=False, leaving=True, within_ms=max(0, int((deadline - time.monotonic()) * 1000)))
+        self._to_start.clear()
         self._watch.stop()
-        self._metadata_due = None
+        self._metadata_due = self._coverage_due = None
+        self.generation, self.member_id = -1, ""
         if not self._driver.is_alive:
             return
-        if self.failure is None:
-            self._driver.do(lambda membership, now: membership.leave(reason, now, even_if_static=even_if_static))
-        elif not isinstance(self.failure, AssignorError):
+        if self.failure is not None and not isinstance(self.failure, AssignorError):
             return  # there is no seat to leave
+        self._driver.do(lambda membership, now: membership.leave(reason, now, even_if_static=even_if_static))
+        self._wait_until_left(deadline)
+
+    def _wait_until_left(self, deadline: float) -> None:
         while time.monotonic() < deadline and self._driver.is_alive:
-            event = self._driver.take_event(min(0.1, max(0.0, deadline - time.monotonic())))
-            if isinstance(event, Left) or (isinstance(event, Failed) and self.failure is None):
-                break
-        self.generation, self.member_id = -1, ""
+            match self._driver.take_event(min(0.1, max(0.0, deadline - time.monotonic()))):
+                case Left():
+                    return
+                case Failed(failure) if self.failure is None:
+                    self._failed(failure)  # whoever subscribes again must hear of it
+                    return
 
     def close(self) -> None:
         self._driver.stop()
@@ -144,17 +153,27 @@ class Participation:
         while (event := self._next_event()) is not None:
             try:
                 missing += self._handle(event)
-            except (ConnectionFailed, GroupError, TopicError) as error:
-                if not error.retriable:
+            except BaseException as error:
+                # Also after an interrupt: the group waits for what was not done, and nobody would ask for it again.
+                self._undone = event if self.failure is None and self._topics is not None else None
+                if not isinstance(error, ConnectionFailed | GroupError | TopicError) or not error.retriable:
                     raise
-                self._undone = event
                 logger.warning("tried again at the next poll: %s", error)
                 break
+        self._check_alive()
         self._start_reading()
         self._look_at_topics()
         self.raise_callback_error()
         self._complain_if_unreachable()
         return missing
+
+    def _check_alive(self) -> None:
+        if self._topics is not None and not self._driver.is_alive and not self._driver.has_events:
+            message = (
+                "the thread of this membership is gone; after a fork the child makes a consumer of its own, and the "
+                "parent goes on with this one"
+            )
+            raise self._failed(Failure(FailureKind.REFUSED, message))
 
     def raise_callback_error(self) -> None:
         """What a callback raised while the group's work was done, now that it is."""
@@ -203,11 +222,11 @@ class Participation:
         number, protocols = event.number, self.share.protocols()
         self._driver.do(lambda membership, now: membership.prepared(number, protocols, now))
 
-    def _give_up(self, *, lost: bool, within_ms: int | None = None) -> None:
+    def _give_up(self, *, lost: bool, leaving: bool = False, within_ms: int | None = None) -> None:
         if not lost:
             within_ms = self._config.membership.request_timeout_ms if within_ms is None else within_ms
             self._listener.giving_up(set(self.share.owned) - self._to_start, within_ms)
-        given_up = self.share.give_up(lost=lost)
+        given_up = self.share.give_up(lost=lost, leaving=leaving)
         gone = set(given_up.revoked) | set(given_up.lost)
         never_started = gone & self._to_start
         self._to_start -= gone
@@ -224,7 +243,7 @@ class Participation:
         self._watched = frozenset(topics)
         self._watch.start(cluster)
         generation = event.generation
-        self._skipped = event.skip
+        self._skipped, self._hands_over = event.skip, False
         if event.skip:
             # KIP-814: the assignment stands. Whether it still covers every partition is looked at once it is adopted.
             self._driver.do(lambda membership, now: membership.decided(generation, {}, now))
@@ -236,6 +255,8 @@ class Participation:
             message = f"{error}; this member led group {self._config.membership.group_id!r} with {len(topics)} topics"
             self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
             raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
+        if assignor.protocol is RebalanceProtocol.COOPERATIVE:
+            self._hands_over = bool(uncovered(cluster, topics, decision.values()))
         self._driver.do(lambda membership, now: membership.decided(generation, decision, now))
         return sorted(self.share.topics - found.topics.keys())
 
@@ -250,21 +271,26 @@ class Participation:
             message = f"the assignment that the leader made cannot be read: {error}; see which client leads the group"
             raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
         self.generation, self.member_id = event.generation, event.member_id
-        if change.revoked:
-            started = [where for where in change.revoked if where not in self._to_start]
-            self._listener.giving_up(started, self._config.membership.request_timeout_ms)
-            self._to_start.difference_update(change.revoked)
-            self._call("on_revoke", self._listener.revoked, started)
+        going = [where for where in change.revoked if where not in self._to_start]
+        self._to_start.difference_update(change.revoked)
         self._to_start.update(change.added)
+        try:
+            if going:
+                self._listener.giving_up(going, self._config.membership.request_timeout_ms)
+        finally:  # also if it is interrupted: from here on they are not this member's, and the group waits for its join
+            self._take_over(event, change, going)
+
+    def _take_over(self, event: Adopt, change: Change, going: list[Where]) -> None:
         if not event.is_leader:
             self._watch.stop()
-        self._coverage_due = now_ms() if event.is_leader and self._skipped else None
+        self._coverage_due = self._when_to_look_at_coverage() if event.is_leader else None
         self._metadata_due = now_ms() + self._config.metadata_max_age_ms
         if change.rejoin is not None:
             reason = change.rejoin
             self._driver.do(lambda membership, now: membership.rejoin(reason, now))
         elif not change.added:
             self._call("on_assign", lambda _none: self._listener.assigned({}), [], even_if_empty=True)
+        self._call("on_revoke", self._listener.revoked, going)
 
     def _start_reading(self) -> None:
         """Find out where to begin, and begin. Until that is known the partitions wait."""
@@ -279,7 +305,11 @@ class Participation:
             logger.warning("tried again at the next poll: %s", error)
             return
         self._to_start.clear()
-        self._call("on_assign", lambda _new: self._listener.assigned(offsets), wanted)
+        try:
+            self._call("on_assign", lambda _new: self._listener.assigned(offsets), wanted)
+        except BaseException:  # an interrupt: whether they are being read is not known
+            self._to_start.update(self.share.owned.intersection(wanted))
+            raise
 
     def starting_offsets(self, partitions: Collection[Where], deadline: float) -> dict[Where, int]:
         """The group's offsets; where it has none, what auto.offset.reset says."""
@@ -336,6 +366,11 @@ class Participation:
         elif self._watch.act_at is not None:
             self._metadata_due = min(self._metadata_due or self._watch.act_at, self._watch.act_at)
 
+    def _when_to_look_at_coverage(self) -> int | None:
+        if self._skipped:
+            return now_ms()
+        return now_ms() + HAND_OVER_MS if self._hands_over else None
+
     def _look_at_coverage(self) -> None:
         self._coverage_due = None
         deadline = time.monotonic() + DESCRIBE_S
@@ -346,7 +381,8 @@ class Participation:
             logger.warning("whether every partition has an owner could not be asked: %s", error)
             self._coverage_due = now_ms() + ASK_AGAIN_MS
             return
-        bare = uncovered(found.cluster(self._watched), self._watched, described.members)
+        assignments = [member.member_assignment for member in described.members]
+        bare = uncovered(found.cluster(self._watched), self._watched, assignments)
         if bare and described.group_state == "Stable":
             reason = f"{len(bare)} partitions have no owner, {bare[0][0]}-{bare[0][1]} among them"
             self._driver.do(lambda membership, now: membership.rejoin(reason, now))

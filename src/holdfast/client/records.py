@@ -28,6 +28,7 @@ class Records:
         except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
             raise ConfigError(f"the data plane refuses its settings: {_said(error)}") from error
         self._start: dict[Where, int] = {}
+        self._noted: dict[Where, int] = {}
         self._paused: set[Where] = set()
         self._introduced: set[str] = set()
 
@@ -51,6 +52,17 @@ class Records:
         return {
             where: at.offset if at.offset >= 0 else self._start[where] for where, at in zip(asked, found, strict=True)
         }
+
+    def note(self) -> None:
+        """Note the positions: the application has been given all that is before them."""
+        self._noted = self.positions()
+
+    def go_back(self) -> None:
+        """To the positions that were noted last."""
+        for where, offset in self.positions().items():
+            noted = self._noted.get(where, self._start[where])
+            if noted < offset:
+                self.seek(where, noted)
 
     # -- what is read --------------------------------------------------------------------------------------------------
 
@@ -81,6 +93,7 @@ class Records:
         self._do("incremental_unassign", [_partition(where) for where in going])
         for where in going:
             del self._start[where]
+            self._noted.pop(where, None)
         self._paused.difference_update(going)
 
     def seek(self, where: Where, offset: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from holdfast.client.errors import ConfigError, RequestTimedOut
+from holdfast.client.errors import ConfigError, HoldfastError, RequestTimedOut
 from holdfast.client.member import GroupMember, Member, MemberState
 
 PROTOCOL_TYPE: Final = "holdfast-writer"
@@ -42,6 +42,7 @@ class SingleWriter:
         self._on_standby = on_standby
         self._changed = threading.Condition()
         self._token: int | None = None
+        self._closing = False
         self._member = Member(
             config, PROTOCOL_TYPE, self._say, choose_writer, on_assignment=self._adopt, on_revoked=self._revoked
         )
@@ -65,6 +66,8 @@ class SingleWriter:
             if token is not None:
                 return token
             with self._changed:
+                if self._closing:
+                    raise HoldfastError("the writer is closed")
                 if self._token is None:
                     self._changed.wait(0.2 if deadline is None else min(0.2, max(0.0, deadline - time.monotonic())))
             if deadline is not None and time.monotonic() >= deadline and self.token is None:
@@ -76,8 +79,11 @@ class SingleWriter:
 
     def close(self) -> None:
         """Stop writing, and let the next one in at once."""
-        self._member.close()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
         self._stand_by()
+        self._member.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -102,7 +108,7 @@ class SingleWriter:
             self._stand_by()
             return
         with self._changed:
-            if self._token is not None:
+            if self._token is not None or self._closing:
                 return
             self._token = adopted.generation
             self._changed.notify_all()

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -31,6 +33,15 @@ Run = Callable[[str, threading.Event], None]
 logger = logging.getLogger("holdfast.client")
 
 
+@dataclass(slots=True)
+class _Running:
+    thread: threading.Thread
+    stopping: threading.Event = field(default_factory=threading.Event)
+    late: bool = False
+    """It was told to stop and has not."""
+    ended: bool = False
+
+
 class WorkerPool:
     def __init__(
         self,
@@ -42,12 +53,13 @@ class WorkerPool:
         stop_timeout: float = STOP_TIMEOUT_S,
     ) -> None:
         """`run(task, stopping)` gets a thread of its own and returns soon after `stopping` is set. One that raises is
-        reported to `on_error` and runs again when the task is next assigned."""
+        reported to `on_error` and runs again when the task is next assigned. One that does not stop within
+        `stop_timeout` is not handed over before it does."""
         self._tasks = sorted(set(tasks))
         self._run = run
         self._on_error = on_error
         self._stop_timeout = stop_timeout
-        self._running: dict[str, tuple[threading.Thread, threading.Event]] = {}
+        self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
         self._closing = False
         self._member = Member(
@@ -64,7 +76,7 @@ class WorkerPool:
         """The tasks that this process runs. Raises what ended its membership."""
         _ = self._member.current
         with self._lock:
-            return sorted(task for task, (thread, _) in self._running.items() if thread.is_alive())
+            return sorted(task for task, one in self._running.items() if one.thread.is_alive())
 
     def set_tasks(self, tasks: Iterable[str]) -> None:
         """Other tasks from now on: the group rebalances. A task is run as long as any member knows it."""
@@ -77,7 +89,8 @@ class WorkerPool:
 
     def close(self, *, leave: bool = False) -> None:
         """Stops the tasks, then leaves the group (a static worker keeps its seat unless `leave`)."""
-        self._closing = True
+        with self._lock:  # whoever starts a task holds it too: none begins after this
+            self._closing = True
         self._stop(self._known_running())
         self._member.close(leave=leave)
 
@@ -102,11 +115,10 @@ class WorkerPool:
         if self._closing:
             return
         given = set((adopted.state or {}).get("tasks", ()))
-        going = self._known_running() - given
-        self._stop(going)
+        stopped = self._stop(self._known_running() - given)
         for task in sorted(given):
             self._start(task)
-        if going:
+        if stopped:
             self._member.rejoin("tasks were handed over")
 
     def _known_running(self) -> set[str]:
@@ -116,34 +128,48 @@ class WorkerPool:
     def _start(self, task: str) -> None:
         with self._lock:
             held = self._running.get(task)
-            if held is not None and held[0].is_alive():
+            if self._closing or (held is not None and not held.ended):
                 return
-            stopping = threading.Event()
-            thread = threading.Thread(target=self._work, args=(task, stopping), name=f"task-{task}", daemon=True)
-            self._running[task] = thread, stopping
-        thread.start()
+            thread = threading.Thread(target=self._work, args=(task,), name=f"task-{task}", daemon=True)
+            self._running[task] = _Running(thread)
+            thread.start()
 
-    def _work(self, task: str, stopping: threading.Event) -> None:
+    def _work(self, task: str) -> None:
+        with self._lock:
+            own = self._running[task]
         try:
-            self._run(task, stopping)
+            self._run(task, own.stopping)
         except Exception as error:
             logger.exception("task %s failed", task)
             if self._on_error is not None:
                 self._on_error(task, error)
-
-    def _stop(self, tasks: set[str]) -> None:
-        with self._lock:
-            stopped = [(task, *self._running[task]) for task in tasks if task in self._running]
-        for _, _, stopping in stopped:
-            stopping.set()
-        for task, thread, _ in stopped:
-            thread.join(self._stop_timeout)
-            if thread.is_alive():
-                logger.error(
-                    "task %s did not stop within %s s; it runs on beside its next owner", task, self._stop_timeout
-                )
+        finally:
             with self._lock:
-                self._running.pop(task, None)
+                own.ended = True
+                if own.late:
+                    del self._running[task]
+            if own.late:
+                self._member.rejoin("a task has stopped late")
+
+    def _stop(self, tasks: set[str]) -> set[str]:
+        """Returns those that have stopped. The others still count as running here, so that nobody else begins them."""
+        with self._lock:
+            going = {task: self._running[task] for task in tasks if task in self._running}
+        for one in going.values():
+            one.stopping.set()
+        deadline = time.monotonic() + self._stop_timeout
+        stopped = set()
+        for task, one in going.items():
+            if not one.late and one.thread is not threading.current_thread():
+                one.thread.join(max(0.0, deadline - time.monotonic()))
+            with self._lock:
+                if one.ended:
+                    stopped.add(task)
+                    self._running.pop(task, None)
+                elif not one.late:
+                    one.late = True
+                    logger.error("task %s did not stop within %s s; it runs on", task, self._stop_timeout)
+        return stopped
 
 
 def share_tasks(members: Sequence[GroupMember]) -> dict[str, Any]:

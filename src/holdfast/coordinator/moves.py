@@ -7,22 +7,27 @@ from collections.abc import Mapping
 from holdfast.wire.consumer_protocol import decode_assignment
 from holdfast.wire.errors import WireError
 
+Partitions = set[tuple[str, int]]
+
 
 def moved_partitions(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> int | None:
-    """Partitions that had an owner and have another now; None if the bytes are not the consumer protocol's."""
+    """Partitions that a member had and has no longer; None if the bytes are not the consumer protocol's.
+
+    Told from the side of those who give up, because those who take are not always there: a partition of a cooperative
+    group is nobody's in the generation in which it moves (KIP-429), and one that has several owners moves if one of
+    them is another. Of a member that is gone from the group nothing moves: somebody had to take over what it had.
+    """
     try:
-        old, new = _owners(before), _owners(after)
+        moved: Partitions = set()
+        for member_id, given in after.items():
+            moved |= _partitions(before.get(member_id, b"")) - _partitions(given)
     except WireError:
         return None
-    return sum(1 for partition, owner in new.items() if old.get(partition, owner) != owner)
+    return len(moved)
 
 
-def _owners(assignments: Mapping[str, bytes]) -> dict[tuple[str, int], str]:
-    owners: dict[tuple[str, int], str] = {}
-    for member_id, data in assignments.items():
-        if not data:
-            continue
-        for topic in decode_assignment(data).assigned_partitions:
-            for partition in topic.partitions:
-                owners[topic.topic, partition] = member_id
-    return owners
+def _partitions(assignment: bytes) -> Partitions:
+    if not assignment:
+        return set()
+    decoded = decode_assignment(assignment)
+    return {(topic.topic, partition) for topic in decoded.assigned_partitions for partition in topic.partitions}

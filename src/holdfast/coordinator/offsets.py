@@ -42,15 +42,17 @@ def commit(ctx: Context, group: Group, command: Commit, now_ms: int) -> None:
         ctx.reply(command.ticket, dict.fromkeys((key for key, _ in command.offsets), code))
         return
     limit = ctx.config.offset_metadata_max_chars
-    accepted = [(key, value) for key, value in command.offsets if len(value.metadata) <= limit]
-    outcome: Outcome = {
-        key: ErrorCode.NONE if len(value.metadata) <= limit else ErrorCode.OFFSET_METADATA_TOO_LARGE
-        for key, value in command.offsets
-    }
-    if not accepted:
+    outcome: Outcome = {}
+    records: list[Record] = []
+    for key, value in command.offsets:
+        if len(value.metadata) <= limit:
+            outcome[key] = ErrorCode.NONE
+            records.append((OffsetCommitKey(group.id, key[0], key[1]), value))
+        else:
+            outcome[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if not records:
         ctx.reply(command.ticket, outcome)
         return
-    records: list[Record] = [(OffsetCommitKey(group.id, topic, index), value) for (topic, index), value in accepted]
 
     def stored(now_ms: int) -> None:  # noqa: ARG001
         ctx.reply(command.ticket, outcome)

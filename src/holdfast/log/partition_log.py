@@ -135,10 +135,13 @@ class PartitionLog:
 
     # Appending
 
-    def append(self, batches: Sequence[Batch], *, leader_epoch: int, now_ms: int) -> Appended:
+    def append(
+        self, batches: Sequence[Batch], *, leader_epoch: int, now_ms: int, keys_are_known: bool = False
+    ) -> Appended:
         """Store all batches, or none. They must have come out of :func:`holdfast.wire.batch.batches`.
 
-        The bytes are written in place where the buffer allows: base offset and leader epoch are the log's.
+        The bytes are written in place where the buffer allows: base offset and leader epoch are the log's. With
+        `keys_are_known` the caller made the records itself, each with a key, and nobody looks for one without.
         """
         if not batches:
             raise ValueError("nothing to append")
@@ -147,7 +150,7 @@ class PartitionLog:
         size = self._check_sizes(batches)
         if append_time is None:
             batches = [self._with_sane_timestamps(batch, now_ms) for batch in batches]
-        if self.config.compacts:
+        if self.config.compacts and not keys_are_known:
             for batch in batches:
                 refuse_records_without_key(batch.data, batch.header)
         with self._lock:

@@ -27,6 +27,7 @@ from holdfast.wire.batch import (
 from holdfast.wire.compression import Codec, compress, decompress
 from holdfast.wire.records import decode_varint
 
+_MIN_TIMESTAMP = -(2**63)
 _MAX_TIMESTAMP = 2**63 - 1
 
 _LENGTH_AT, _CRC_AT, _ATTRIBUTES_AT, _TIMESTAMPS_AT, _COUNT_AT = 8, 17, 21, 27, 57
@@ -60,6 +61,7 @@ def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
     """All records of a batch, or :class:`~holdfast.wire.errors.WireError`."""
     spans: list[RecordSpan] = []
     last_offset_delta, size, end = header.last_offset_delta, len(records), 0
+    least_delta, greatest_delta = _MIN_TIMESTAMP - header.base_timestamp, _MAX_TIMESTAMP - header.base_timestamp
     try:
         for _ in range(header.record_count):
             start = end
@@ -78,6 +80,8 @@ def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
             value_end = position + value_length if value_length > 0 else position
             if value_end > end or not 0 <= offset_delta <= last_offset_delta:
                 raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
+            if not least_delta <= timestamp_delta <= greatest_delta:
+                raise BatchError(BatchFault.INVALID_RECORD, "a record's timestamp does not fit 64 bits")
             spans.append(_span((offset_delta, timestamp_delta, key, value_length >= 0, start, end)))
     except IndexError:
         raise BatchError(BatchFault.INVALID_RECORD, "the records end in the middle of one") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from holdfast.membership.requests import Offset
 from holdfast.membership.seat import Seat
@@ -47,11 +48,11 @@ class Commits:
         """The offsets of all commits from the front that were made with one seat. They count as sent."""
         assert self.waiting and not self.sent
         seat = self.waiting[0].seat
+        self.sent = list(takewhile(lambda commit: commit.seat == seat, self.waiting))
+        self.waiting = self.waiting[len(self.sent) :]
         offsets: dict[TopicPartition, Offset] = {}
-        while self.waiting and self.waiting[0].seat == seat:
-            commit = self.waiting.pop(0)
+        for commit in self.sent:
             offsets.update(commit.offsets)
-            self.sent.append(commit)
         return seat, offsets
 
     def take_sent(self) -> list[Commit]:

@@ -65,6 +65,8 @@ class _Ticket:
     question: Question
     seat: Seat
     """The seat with which it was asked."""
+    phase: Phase
+    """The phase in which it was asked."""
 
 
 class Membership:
@@ -205,12 +207,18 @@ class Membership:
     def leave(self, reason: str, now: int, *, even_if_static: bool = False) -> None:
         """Give up the seat. KIP-345: a static member's seat is kept for its return, unless it says that it means it."""
         if self.phase in (Phase.OUT, Phase.OVER):
-            self._effects.append(Left())
+            if Question.LEAVE not in self._outstanding:  # else its answer says so
+                self._effects.append(Left())
             return
         self._give_up_the_seat(reason, Phase.OUT, even_if_static=even_if_static)
         if self._leaving is None:
             self._effects.append(Left())
         self._send_what_is_due(now)
+
+    def fail(self, failure: Failure) -> None:
+        """End it for a reason that only the driver knows: trying again would not help."""
+        if self.phase is not Phase.OVER:
+            self._fail(failure)
 
     def close(self) -> None:
         """No more effects are wanted. What is still to be committed or said must be waited for before."""
@@ -261,7 +269,7 @@ class Membership:
             case Question.HEARTBEAT:
                 self._heartbeat_answered(asked.seat, response.error_code, now)
             case Question.COMMIT:
-                self._commit_answered(asked.seat, response, now)
+                self._commit_answered(asked, response, now)
             case Question.LEAVE:
                 self._effects.append(Left())
         self._send_what_is_due(now)
@@ -337,7 +345,9 @@ class Membership:
             return
         match answers.JOIN.get(code, Action.FATAL):
             case Action.TAKE_ID:
-                self.seat = Seat(member_id=response.member_id)
+                if self.seat.member_id != NO_MEMBER_ID or response.member_id == NO_MEMBER_ID:
+                    self._joins.failed(now)  # it should not have said so: do not go round in a circle with it
+                self._lose_the_seat(Seat(member_id=response.member_id), now)
             case Action.RETRY:
                 self._joins.failed(now)
             case Action.REDISCOVER:
@@ -355,8 +365,11 @@ class Membership:
         if response.protocol_type is not None and response.protocol_type != self.settings.protocol_type:
             self._refuse("the group is of another protocol type", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
-        self._joins.succeeded()
         protocol = response.protocol_name or ""
+        if protocol not in [name for name, _ in self._protocols]:
+            self._refuse(f"the group agreed on {protocol!r}", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            return
+        self._joins.succeeded()
         self.seat = Seat(response.generation_id, response.member_id, protocol)
         self._heard_from_coordinator(now)
         self._heartbeat_due = now + self.settings.heartbeat_interval_ms
@@ -416,6 +429,7 @@ class Membership:
         return self.phase in HEARTBEATS and self.seat.is_held and self.coordinator is not None
 
     def _heard_from_coordinator(self, now: int) -> None:
+        self._search.succeeded()
         self._session_ends = now + self.settings.session_timeout_ms
 
     def _heartbeat_answered(self, seat: Seat, code: int, now: int) -> None:
@@ -452,7 +466,8 @@ class Membership:
 
     # -- committing ----------------------------------------------------------------------------------------------------
 
-    def _commit_answered(self, seat: Seat, response: Any, now: int) -> None:
+    def _commit_answered(self, asked: _Ticket, response: Any, now: int) -> None:
+        seat = asked.seat
         codes = {
             (topic.name, entry.partition_index): entry.error_code
             for topic in response.topics
@@ -472,7 +487,10 @@ class Membership:
             message = "the group is rebalancing, and the offsets were not stored; poll() joins the new generation"
             code = ErrorCode.REBALANCE_IN_PROGRESS
             self._end_commits_sent(Failure(FailureKind.REBALANCED, message, code, retriable=True), {})
-            self.rejoin("group is already rebalancing", now)
+            if asked.phase is Phase.STABLE and self.phase is Phase.STABLE and seat == self.seat:
+                # Otherwise it speaks of a rebalance in which we take part already: joining once more on its account
+                # would be a rebalance of its own, in which the next commit is refused just so.
+                self.rejoin("group is already rebalancing", now)
         elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)):
             self._retry_commits(actions, now)
         else:
@@ -606,14 +624,20 @@ class Membership:
             return
         instance_id = None if seat == NO_SEAT else self.instance_id
         commit = requests.offset_commit(self.settings.group_id, seat, instance_id, offsets)
-        self._send(Question.COMMIT, Lane.SIDE, commit, highest=requests.HIGHEST_WITH_TOPIC_NAMES)
+        self._send(Question.COMMIT, Lane.SIDE, commit, highest=requests.HIGHEST_WITH_TOPIC_NAMES, seat=seat)
 
     def _send(
-        self, question: Question, lane: Lane, build: Build, timeout_ms: int | None = None, highest: int | None = None
+        self,
+        question: Question,
+        lane: Lane,
+        build: Build,
+        timeout_ms: int | None = None,
+        highest: int | None = None,
+        seat: Seat | None = None,
     ) -> None:
         assert question not in self._outstanding, question
         self._tickets += 1
-        self._outstanding[question] = _Ticket(self._tickets, question, self.seat)
+        self._outstanding[question] = _Ticket(self._tickets, question, self.seat if seat is None else seat, self.phase)
         api: Api = question.value
         timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
         highest = api.versions[1] if highest is None else highest

@@ -52,14 +52,15 @@ class Share:
         self._generation = NO_GENERATION
         self._rack = rack
 
-    def give_up(self, *, lost: bool) -> GivenUp:
-        """What goes before a join. Of topics that are no longer subscribed to, cooperative members let go as well."""
+    def give_up(self, *, lost: bool, leaving: bool = False) -> GivenUp:
+        """What goes before a join. Of topics that are no longer subscribed to, cooperative members let go as well; who
+        leaves the group lets go of everything."""
         if lost:
             going = sorted(self.owned)
             self.owned.clear()
             self._generation = NO_GENERATION
             return GivenUp(lost=going)
-        if self.protocol is RebalanceProtocol.EAGER:
+        if leaving or self.protocol is RebalanceProtocol.EAGER:
             going = sorted(self.owned)
         else:
             going = sorted(where for where in self.owned if where[0] not in self.topics)

@@ -46,6 +46,10 @@ NO_TIMESTAMP = -1
 # length, header count; one byte each.
 MIN_RECORD_SIZE = 7
 
+# Compressed, eight million records fit in six kilobytes; whoever looks at each of them would take half a minute and a
+# gigabyte. Producers that fill a megabyte with the smallest records there are send a hundred thousand or so.
+MAX_RECORDS = 500_000
+
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
@@ -173,6 +177,8 @@ def _check_contents(header: BatchHeader) -> None:
     if count < 1 or header.last_offset_delta != count - 1:
         message = f"{count} records with last offset delta {header.last_offset_delta}"
         raise BatchError(BatchFault.INVALID_RECORD, message)
+    if count > MAX_RECORDS:
+        raise BatchError(BatchFault.INVALID_RECORD, f"{count} records in one batch; {MAX_RECORDS} are taken at most")
     attributes = header.attributes
     codec = attributes & CODEC_MASK
     if codec > _LAST_CODEC:

@@ -17,12 +17,13 @@ either is the first flexible one (KIP-915), and where Kafka puts the topic's id.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct, error, unpack
 from typing import Final
 
 from holdfast.wire.errors import WireError
 from holdfast.wire.fields import ZERO_UUID, array, blob, int32, int64, string, uuid
-from holdfast.wire.message import Buffer, decode, encode, message, struct_type
+from holdfast.wire.message import Buffer, decode, decoder, encode, message, struct_type
 
 _INT16: Final = Struct(">h")
 
@@ -140,7 +141,42 @@ _KEY_VERSIONS: Final[dict[type[GroupRecordKey], int]] = {key: version for versio
 """The version in which a key is written: the last one that it has."""
 
 
+_OFFSET_KEY_VERSION: Final = 1
+_OFFSET_KEY: Final = _INT16.pack(_OFFSET_KEY_VERSION)
+_OFFSET_VALUE_VERSION: Final = 3
+_REMEMBERED: Final = 128
+"""Groups with their topic whose part of a key is at hand. Few: a hostile name has 32 kB."""
+_INT32: Final = Struct(">i")
+_PLAIN_OFFSET: Final = Struct(">hqihq")
+"""OffsetCommitValue v3 without metadata, its version in front: version, offset, leader epoch, 0, time of the commit."""
+
+
+@lru_cache(_REMEMBERED)
+def _offset_key_prefix(group: str, topic: str) -> bytes:
+    """All of an offset's key but the partition: a commit has many with the same."""
+    return _encode_key(OffsetCommitKey(group, topic, 0))[: -_INT32.size]
+
+
+@lru_cache(_REMEMBERED)
+def _names_in(prefix: bytes) -> tuple[str, str] | None:
+    """Group and topic of an offset's key without its partition; None if that is not what the bytes are."""
+    try:
+        key, end = decoder(OffsetCommitKey, _OFFSET_KEY_VERSION)(prefix + bytes(_INT32.size), _INT16.size)
+    except WireError:
+        return None
+    return (key.group, key.topic) if end == len(prefix) + _INT32.size else None
+
+
 def encode_key(key: GroupRecordKey) -> bytes:
+    if type(key) is OffsetCommitKey:
+        try:
+            return _offset_key_prefix(key.group, key.topic) + _INT32.pack(key.partition)
+        except error as failure:
+            raise WireError(f"cannot encode {key}: {failure}") from failure
+    return _encode_key(key)
+
+
+def _encode_key(key: GroupRecordKey) -> bytes:
     version = _KEY_VERSIONS[type(key)]
     return _INT16.pack(version) + encode(key, version)
 
@@ -149,8 +185,18 @@ def encode_value(value: GroupRecordValue, version: int | None = None) -> bytes:
     """The value in the given version, or in the one that suits what it holds."""
     if version is None:
         version = _version_for(value)
+        if version == _OFFSET_VALUE_VERSION and type(value) is OffsetCommitValue and value.metadata == "":
+            # Nearly every commit is such: a third of the time that the generated code takes.
+            return _plain_offset(value)
     encoded = encode(value, version)
     return _INT16.pack(version) + encoded
+
+
+def _plain_offset(value: OffsetCommitValue) -> bytes:
+    try:
+        return _PLAIN_OFFSET.pack(_OFFSET_VALUE_VERSION, value.offset, value.leader_epoch, 0, value.commit_timestamp)
+    except error as failure:
+        raise WireError(f"cannot encode {value}: {failure}") from failure
 
 
 def _version_for(value: GroupRecordValue) -> int:
@@ -167,6 +213,8 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[GroupRecordKey, Gr
 
     A value in a version that we do not know is an error, not skipped: we would forget an offset or a group.
     """
+    if type(key) is bytes and type(value) is bytes and (plain := _decode_plain_offset(key, value)) is not None:
+        return plain
     key_version = _version_prefix(key, "key")
     if key_version not in _KINDS:
         return None
@@ -175,6 +223,18 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[GroupRecordKey, Gr
     if value is None:
         return decoded_key, None
     return decoded_key, decode(value_type, _version_prefix(value, "value"), value, _INT16.size)
+
+
+def _decode_plain_offset(key: bytes, value: bytes) -> tuple[OffsetCommitKey, OffsetCommitValue] | None:
+    """Nearly every record of a journal is such, and a start waits for all of them: in three fifths of the time."""
+    if len(value) != _PLAIN_OFFSET.size or not key.startswith(_OFFSET_KEY):
+        return None
+    version, offset, leader_epoch, metadata_length, committed_ms = _PLAIN_OFFSET.unpack(value)
+    names = _names_in(key[: -_INT32.size])
+    if version != _OFFSET_VALUE_VERSION or metadata_length != 0 or names is None:
+        return None
+    (partition,) = _INT32.unpack_from(key, len(key) - _INT32.size)
+    return OffsetCommitKey(*names, partition), OffsetCommitValue(offset, leader_epoch, "", committed_ms)
 
 
 def _version_prefix(buffer: Buffer, what: str) -> int:

@@ -6,6 +6,7 @@ from struct import pack
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from holdfast.assignors import sticky_user_data
 from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
 from holdfast.assignors.interface import NO_GENERATION, Cluster, MemberAssignment, MemberSubscription
 from holdfast.assignors.sticky import StickyAssignor
@@ -69,6 +70,15 @@ def test_257_without_one_the_user_data_says_it() -> None:
 def test_257_user_data_that_says_nothing_is_older_than_all(user_data: bytes | None) -> None:
     members = {"c1": cooperative("t-0", NO_GENERATION, user_data), "c2": cooperative("t-0", 0)}
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 1}), members)) == {"c1": "", "c2": "t-0"}
+
+
+@pytest.mark.parametrize("previous", [{}, {"t": [0]}, {"t": [0], "u": [1, 2]}])
+def test_librdkafka_before_kip_792_says_it_at_the_end_of_a_sticky_user_data(previous: dict[str, list[int]]) -> None:
+    """Read as Java's it would be the number of topics, and lose to a claim that is staler."""
+    live = cooperative("t-0", NO_GENERATION, sticky_user_data.encode(previous, 9))
+    for stale in (cooperative("t-0", 8), cooperative("t-0", NO_GENERATION, pack(">i", 8))):
+        members = {"c1": live, "c2": stale}
+        assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 1}), members)) == {"c1": "t-0", "c2": ""}
 
 
 def test_258_a_member_of_a_newer_generation_that_has_nothing_owns_nothing() -> None:

@@ -1,6 +1,9 @@
 """The load generator in C, against the echo server that it is used with."""
 
+import os
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -42,3 +45,59 @@ def test_a_reply_to_another_request_is_an_error(echo: EchoServer) -> None:
     # Given a server whose replies all carry the correlation id 0
     with pytest.raises(RuntimeError, match="another correlation id"):
         send(Load(1, 1, seconds=5, max_requests=10), echo, FRAME, ordered=True)
+
+
+def test_a_reply_of_other_bytes_than_expected_is_an_error(echo: EchoServer) -> None:
+    # Given a server whose replies hold nothing but zeros after the correlation id
+    zeros = bytes(REPLY_BYTES - 4)
+
+    figures = send(Load(2, 1, seconds=5, max_requests=10), echo, FRAME, ordered=False, expected=zeros)
+    with pytest.raises(RuntimeError, match="other than the one expected"):
+        send(Load(2, 1, seconds=5, max_requests=10), echo, FRAME, ordered=False, expected=zeros[:-1] + b"\x01")
+
+    assert figures["requests"] == 10
+
+
+def test_each_connection_repeats_its_own_frame() -> None:
+    # Given a listener that keeps what its connections say, and answers nothing but the first request of each
+    frames = [_frame(bytes([number]) * (10 + number)) for number in range(3)]
+    with _Listener(connections=4) as listener:
+        send(Load(4, 1, seconds=5, max_requests=4), listener, b"".join(frames), ordered=False)
+
+    # Then there are as many different requests as frames, and the fourth connection began again with the first
+    assert sorted(listener.heard) == sorted([*frames, frames[0]])
+
+
+def _frame(body: bytes) -> bytes:
+    """A request whose correlation id is zero."""
+    return (8 + len(body)).to_bytes(4, "big") + bytes(8) + body
+
+
+class _Listener:
+    """A server in a thread of this process that answers one request on each connection."""
+
+    def __init__(self, connections: int) -> None:
+        self.pid = os.getpid()
+        self.heard: list[bytes] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.settimeout(20)
+        self.address: tuple[str, int] = self._socket.getsockname()
+        self._thread = threading.Thread(target=self._serve, args=(connections,), daemon=True)
+
+    def __enter__(self) -> "_Listener":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(20)
+        self._socket.close()
+
+    def _serve(self, connections: int) -> None:
+        accepted = [self._socket.accept()[0] for _ in range(connections)]
+        for connection in accepted:
+            self.heard.append(connection.recv(1024))
+        for connection in accepted:
+            connection.sendall((8).to_bytes(4, "big") + bytes(8))
+        for connection in accepted:
+            connection.recv(1)
+            connection.close()

@@ -63,6 +63,8 @@ async def _filled_later(
 
 
 def _filled(response: OffsetCommitResponse, outcome: Outcome) -> OffsetCommitResponse:
+    if not any(outcome.values()):
+        return response  # no error at all, as nearly always
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code == ErrorCode.NONE:
@@ -77,19 +79,21 @@ def _split(
     response = OffsetCommitResponse()
     offsets: list[tuple[TopicPartition, OffsetCommitValue]] = []
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    now_ms = broker.now_ms()
     for wanted in request.topics:
         topic = broker.topics.by_id(wanted.topic_id) if by_id else broker.topics.get(wanted.name)
         name = topic.name if topic is not None else wanted.name
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        count = len(topic.partitions) if topic is not None else 0
         answers: list[OffsetCommitResponsePartition] = []
         for partition in wanted.partitions:
-            code = ErrorCode.NONE if topic is not None else unknown
-            if topic is not None and topic.partition(partition.partition_index) is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answers.append(OffsetCommitResponsePartition(partition.partition_index, code))
-            if code is ErrorCode.NONE:
-                value = _value(partition, request.retention_time_ms, broker.now_ms())
-                offsets.append(((name, partition.partition_index), value))
+            index = partition.partition_index
+            code = ErrorCode.NONE
+            if 0 <= index < count:
+                offsets.append(((name, index), _value(partition, request.retention_time_ms, now_ms)))
+            else:
+                code = unknown if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers.append(OffsetCommitResponsePartition(index, code))
         response.topics.append(OffsetCommitResponseTopic(name, wanted.topic_id, answers))
     return response, offsets
 
