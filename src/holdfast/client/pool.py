@@ -9,6 +9,7 @@ The ids follow from the application's own, so that an operator can list, stop an
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
@@ -19,6 +20,7 @@ from holdfast.client.errors import ConfigError
 
 POLL_S: Final = 0.2
 MOST_AT_ONCE: Final = 500
+STRATEGY: Final = "partition.assignment.strategy"
 
 Handle = Callable[[Consumer, Any], None]
 
@@ -46,6 +48,8 @@ class Pool:
                 own = {"enable.auto.offset.store": False, **config, "client.id": f"{client_id}-thread-{number + 1}"}
                 if self.instance_ids:
                     own["group.instance.id"] = self.instance_ids[number]
+                if STRATEGY in config:  # what an assignor remembers belongs to one member
+                    own[STRATEGY] = copy.deepcopy(config[STRATEGY])
                 self.consumers.append(Consumer(own))
         except BaseException:
             self.close()

@@ -51,7 +51,7 @@ class Event:
     stood_still_ms: int | None = None
     """How long the group had no valid assignment."""
     moved_partitions: int | None = None
-    """How many partitions have another owner than before; for protocol type `consumer` only."""
+    """How many partitions a member that is still there had to give up; for protocol type `consumer` only."""
 
     def to_json(self) -> bytes:
         fields = {name: _shortened(value) for name, value in asdict(self).items() if value is not None}
