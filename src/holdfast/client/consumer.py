@@ -26,7 +26,7 @@ import confluent_kafka
 from confluent_kafka import TopicPartition
 
 from holdfast.client.commits import Commits
-from holdfast.client.consumer_config import ConsumerConfig
+from holdfast.client.consumer_config import ConsumerConfig, claim, release
 from holdfast.client.driver import now_ms
 from holdfast.client.errors import CallbackError, ConfigError, HoldfastError
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
@@ -54,7 +54,12 @@ class Consumer:
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self._config = ConsumerConfig.read(config, settings)
-        self._records = Records(self._config.data_plane)
+        claim(self._config.assignors)
+        try:
+            self._records = Records(self._config.data_plane)
+        except ConfigError:
+            release(self._config.assignors)
+            raise
         self._group = Participation(self._config, _Changes(self))
         self._commits = Commits(self._group.driver)
         self._stored: dict[Where, Offset] = {}
@@ -113,6 +118,7 @@ class Consumer:
             self._quiet_until = 0.0
             self._group.close()
             self._records.close()
+            release(self._config.assignors)
 
     def __enter__(self) -> Self:
         return self

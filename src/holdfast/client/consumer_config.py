@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from holdfast.assignors import Assignor, UnknownAssignor, assignor
 from holdfast.client import membership_config
@@ -111,6 +112,26 @@ class ConsumerConfig:
             on_commit=callback(settings, "on_commit"),
             data_plane=_data_plane(settings),
         )
+
+
+_IN_USE: Final[WeakValueDictionary[int, Assignor]] = WeakValueDictionary()
+"""The assignors of all open consumers, by their identity."""
+
+
+def claim(assignors: Iterable[Assignor]) -> None:
+    """What an assignor remembers belongs to one member: two that shared it would claim what only one of them has."""
+    for one in assignors:
+        if id(one) in _IN_USE:
+            raise ConfigError(
+                f"partition.assignment.strategy has an instance of {type(one).__name__} that another consumer uses: "
+                "make one for each consumer"
+            )
+        _IN_USE[id(one)] = one
+
+
+def release(assignors: Iterable[Assignor]) -> None:
+    for one in assignors:
+        _IN_USE.pop(id(one), None)
 
 
 def _assignors(strategy: Any) -> Iterable[Assignor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Consumer
 from holdfast.assignors import RangeAssignor
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.errors import ConfigError
@@ -41,3 +42,14 @@ def test_a_password_reaches_both_planes_and_is_shown_by_neither() -> None:
     assert config.network.security.sasl.password == config.data_plane["sasl.password"] == "hush"
     assert "alice" in repr(config)
     assert "hush" not in repr(config)
+
+
+def test_an_assignor_belongs_to_one_consumer_at_a_time() -> None:
+    mine = RangeAssignor()
+    config = {"bootstrap.servers": "localhost:1", "group.id": "g", "partition.assignment.strategy": mine}
+    with Consumer(config), pytest.raises(ConfigError, match="RangeAssignor that another consumer uses"):
+        Consumer(config)
+
+    with pytest.raises(ConfigError, match="data plane"):
+        Consumer(config | {"fetch.min.bytes": "many"})
+    Consumer(config).close()
