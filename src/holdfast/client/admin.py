@@ -49,10 +49,12 @@ from holdfast.wire.error_codes import ErrorCode
 
 NAMES: Final = NETWORK_NAMES | {"default.api.timeout.ms"}
 _FIRST_BATCH_LEAVE: Final = 3
+_GROUP_AT_WORK: Final = {ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop them first"}
+"""What the coordinator says to a commit that is no member's."""
 _ADVICE: Final = {
     ErrorCode.NON_EMPTY_GROUP: "it has members: stop them, or remove them, first",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
-    ErrorCode.UNKNOWN_MEMBER_ID: "there is no such member; for offsets: the group has members, stop them first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "there is no such member",
     ErrorCode.REBALANCE_IN_PROGRESS: "it is rebalancing: try again in a moment",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of it subscribes to the topic: stop it first",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that to the group",
@@ -210,7 +212,9 @@ class Admin:
         with _Asking(self._network, group_id) as asking:
             response = asking.ask(OFFSET_COMMIT, build, _first_commit_error, deadline, HIGHEST_WITH_TOPIC_NAMES)
         return {
-            (topic.name, one.partition_index): _error(f"{topic.name}-{one.partition_index}", one.error_code)
+            (topic.name, one.partition_index): _error(
+                f"{topic.name}-{one.partition_index}", one.error_code, _GROUP_AT_WORK
+            )
             for topic in response.topics
             for one in topic.partitions
         }
@@ -362,12 +366,14 @@ def _name(member_id: str, instance_id: str | None) -> str:
     return f"instance {instance_id!r}" if instance_id is not None else f"member {member_id!r}"
 
 
-def _error(what: str, code: int) -> HoldfastError | None:
+def _error(what: str, code: int, advice: Mapping[ErrorCode, str] = _ADVICE) -> HoldfastError | None:
     if not code:
         return None
     known = error_code(code)
     kind = TopicError if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else GroupError
-    return kind(f"{what}: {known.name}: {_ADVICE.get(known, 'see the log of the broker')}", code=known)
+    return kind(
+        f"{what}: {known.name}: {advice.get(known) or _ADVICE.get(known, 'see the log of the broker')}", code=known
+    )
 
 
 def _check(what: str, code: int) -> None:

@@ -8,6 +8,10 @@ The token is the generation in which this process became the writer. Every chang
 generations only rise, so a writer that was paused and replaced meanwhile comes back with a lower token than its
 successor's: a store that checks refuses it. That is also why the writer joins as a dynamic member: a static one would
 get its seat back without a new generation. Without a store that checks, a paused writer may write once too often.
+
+Holdfast never lets a group's generation go back. Apache Kafka forgets a group that nobody has joined for long, and
+begins again at 1: a store that has seen higher tokens would refuse every writer then, which is safe but must be mended
+by hand.
 """
 
 from __future__ import annotations
