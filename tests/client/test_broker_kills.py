@@ -47,7 +47,7 @@ JOIN, SYNC, COMMIT = JOIN_GROUP.key, SYNC_GROUP.key, OFFSET_COMMIT.key
     ("strategy", "is_static", "moments"),
     [
         ("range", True, [(JOIN, Side.REPLY), (COMMIT, Side.REPLY)]),
-        ("cooperative-sticky", False, [(SYNC, Side.REQUEST), (COMMIT, Side.REQUEST)]),
+        ("cooperative-sticky", False, [(SYNC, Side.REQUEST)]),
     ],
     ids=["range-static", "cooperative-dynamic"],
 )

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import atheris  # type: ignore[import-untyped]
+import atheris
 
 if TYPE_CHECKING:
     from tests.fuzz.targets import Target
