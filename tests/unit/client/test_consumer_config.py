@@ -18,12 +18,14 @@ def read(**settings: Any) -> ConsumerConfig:
     return ConsumerConfig.read(NEEDED, settings)
 
 
-@pytest.mark.parametrize("strategy", ["range", RangeAssignor(), ["range"], [RangeAssignor()]], ids=str)
+@pytest.mark.parametrize(
+    "strategy", ["range", RangeAssignor(), ["range"], [RangeAssignor()]], ids=["name", "object", "names", "objects"]
+)
 def test_a_strategy_is_a_name_or_an_assignor_or_a_list_of_them(strategy: Any) -> None:
     assert [one.name for one in read(partition_assignment_strategy=strategy).assignors] == ["range"]
 
 
-@pytest.mark.parametrize("strategy", [RangeAssignor, [RangeAssignor], 7], ids=str)
+@pytest.mark.parametrize("strategy", [RangeAssignor, [RangeAssignor], 7], ids=["class", "classes", "number"])
 def test_a_class_is_no_strategy(strategy: Any) -> None:
     with pytest.raises(ConfigError, match="takes names and instances"):
         read(partition_assignment_strategy=strategy)
