@@ -44,7 +44,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 test: setup
-	$(BIN)/python -m pytest tests -m "not real" -n 2 -q
+	$(BIN)/python -m pytest tests -m "not real" -n 2 --dist worksteal -q
 
 test-real: setup
 	-@scripts/kafka-install
