@@ -44,7 +44,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 test: setup
-	$(BIN)/python -m pytest tests -m "not real" -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest tests -m "not real" -n 3 --dist worksteal -q
 
 test-real: setup
 	-@scripts/kafka-install

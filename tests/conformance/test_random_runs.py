@@ -108,6 +108,7 @@ def test_missing_fence_is_found_and_shrunk(two_holdfasts: RandomRuns, monkeypatc
     assert small.steps[-1].verb in (Verb.BEAT, Verb.LEAVE), "the only two that the bug is in"
 
 
+@pytest.mark.real  # half a minute of silences that are waited for
 def test_silence_is_found_shrunk_and_told_as_a_scenario(
     two_holdfasts: RandomRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:

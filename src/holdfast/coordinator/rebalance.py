@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.coordinator import sessions
 from holdfast.coordinator.answers import join_error, joined, sync_error
 from holdfast.coordinator.context import Context
@@ -14,6 +16,10 @@ from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GenerationKey, GenerationValue, GroupMetadataKey, GroupMetadataValue
 
 # -- beginning ---------------------------------------------------------------------------------------------------------
+
+LEAST_WAIT_MS: Final = 1_000
+"""A member may give 0 as its rebalance time-out. A join phase that nobody comes to is not ended and begun again with
+every millisecond for that: a stranger with many such groups would take all the time there is. Kafka does."""
 
 
 def prepare(
@@ -54,6 +60,11 @@ def _begin_initial_delay(ctx: Context, group: Group, now_ms: int) -> None:
         complete(ctx, group, now_ms)
     else:
         _wait(ctx, group, now_ms, delay_ms)
+
+
+def _wait_again(ctx: Context, group: Group, now_ms: int) -> None:
+    """The join phase came to nothing and begins anew."""
+    _wait(ctx, group, now_ms, max(LEAST_WAIT_MS, group.roster.longest_rebalance_timeout_ms()))
 
 
 def _wait(ctx: Context, group: Group, now_ms: int, delay_ms: int) -> None:
@@ -143,7 +154,7 @@ def complete(ctx: Context, group: Group, now_ms: int) -> None:
     leader = _choose_leader(group)
     if leader is None:
         # Static members only, and all of them away: their seats wait until one returns or the sessions end.
-        _wait(ctx, group, now_ms, roster.longest_rebalance_timeout_ms())
+        _wait_again(ctx, group, now_ms)
         return
     _cancel(group.rebalance_timer)
     _form_generation(ctx, group, leader, now_ms)
@@ -180,7 +191,7 @@ def _form_generation(ctx: Context, group: Group, leader: Member, now_ms: int) ->
             if parked is not None:
                 ctx.reply(parked.ticket, join_error(code, member.id, parked.api_version))
                 sessions.refresh(ctx, group, member, now_ms)
-        _wait(ctx, group, now_ms, group.roster.longest_rebalance_timeout_ms())
+        _wait_again(ctx, group, now_ms)
 
     ctx.store(group, [(GenerationKey(group.id), record)], formed, failed)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast.coordinator.effects import Effects
 from holdfast.coordinator.members import Client
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GroupMetadataKey, GroupMetadataValue
@@ -203,3 +204,28 @@ def test_loading_a_partition_looks_only_at_its_own_groups() -> None:
 
     # Each group is woken once. Hashing every name for each of the fifty partitions costs some fifty times as much.
     assert min(cost(2_000) for _ in range(3)) < 50e-6
+
+
+def test_a_join_phase_that_nobody_comes_to_does_not_begin_anew_with_every_millisecond() -> None:
+    """Given: one static member, with no rebalance time-out and a session of half an hour, that is away while its group
+    rebalances. When: the half hour passes. Then: it did not cost a timer for every millisecond of it."""
+    bench = Bench(delay_ms=0)
+    away = bench.join(instance="A", rebalance_ms=0, session_ms=1_800_000)
+    bench.sync(away.member_id, away.generation, {away.member_id: b"share"}, instance="A")
+    bench.join(version=3, rebalance_ms=0)  # and never syncs
+    bench.advance(2)
+    fired = 0
+    fire = bench.coordinator.fire_timers
+
+    def counted(now_ms: int) -> Effects:
+        nonlocal fired
+        fired += 1
+        return fire(now_ms)
+
+    bench.coordinator.fire_timers = counted  # type: ignore[method-assign]
+    assert bench.state() == "PreparingRebalance"
+
+    bench.advance(1_900_000)
+
+    assert 100 < fired < 2_000
+    assert bench.group_or_none() is None or bench.state() == "Empty"
