@@ -211,7 +211,8 @@ def test_waiting_long_for_more_records_is_not_taken_for_death(server: Server, fi
         assert one.records
         assert one.heard == [("on_assign", [0, 1, 2, 3])]
 
-        time.sleep(1.5)  # the control: an application that does not come by at all
+        # The control: an application that does not come by at all.
+        eventually(lambda: one.consumer._group.driver._is_away, "its poll interval is over")
         poll_until(lambda: len(one.heard) > 1, "it is told", one)
         assert one.heard[1] == ("on_lost", [0, 1, 2, 3])
 
