@@ -77,7 +77,18 @@ class Scene(Generic[R]):
 
     def ledger(self) -> list[dict[str, Any]]:
         with WireClient(self.broker.address) as client:
+            wait_for_ledger(client)
             return [json.loads(record.value or b"") for record in client.fetch_all("__group_ledger")]
+
+    def settled_ledger(self) -> list[dict[str, Any]]:
+        """Once it tells of the assignment that the group has now: events are written in their own time."""
+
+        def tells_of_all() -> bool:
+            last = (self.ledger() or [{}])[-1]
+            return last.get("kind") == "assigned" and last.get("members") == len(self.readers)
+
+        eventually(tells_of_all, "the ledger tells of the assignment to all readers")
+        return self.ledger()
 
     def generations(self) -> list[int]:
         return [event["generation"] for event in self.ledger() if event["kind"] == "generation formed"]

@@ -131,8 +131,8 @@ def test_a_kill_of_a_broker_whose_group_is_stable_is_noticed_by_nobody(scene: Sc
     scene.read()
     scene.read()
     eventually(scene.each_has_its_own, "each reader has its part", within_s=60)
+    events = len(scene.settled_ledger())
     logs = [list(reader.log) for reader in scene.readers]
-    events = len(scene.ledger())
 
     scene.broker.kill()
     scene.start_again()
