@@ -237,7 +237,9 @@ class Life:
             if self.coordinator.is_loading(group.id):
                 continue
             check_group(group, self.broker.moved_clock.ms)
-            if not self.broker.disk.in_doubt:
+            # Of a group that never had members nobody has seen a generation.
+            had_members = group.stored.has_record or group.stored.has_generation_record
+            if had_members and not self.broker.disk.in_doubt:
                 assert group.generation >= self._generations.get(group.id, 0), f"generation of {group.id} went back"
                 self._generations[group.id] = group.generation
 
