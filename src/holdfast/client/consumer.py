@@ -448,6 +448,10 @@ class _Changes:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
+    def rejoining(self, staying: Collection[Where], within_ms: int) -> None:
+        """As Java does: who keeps partitions through a rebalance commits them as well."""
+        self.giving_up(staying, within_ms)
+
     def giving_up(self, partitions: Collection[Where], within_ms: int) -> None:
         consumer = self._consumer
         if not consumer._config.auto_commit or not consumer._may_commit:

@@ -122,13 +122,22 @@ class Driver:
         if self._is_away:
             self._waker.wake()
 
-    def take_event(self, wait_s: float = 0.0) -> Event | None:
-        """What the application must see next. Only one thread may take."""
+    @property
+    def is_away(self) -> bool:
+        """Whether the application did not come by for max.poll.interval.ms, and the seat was given up for it."""
+        return self._is_away
+
+    def wait_for_event(self, wait_s: float) -> bool:
+        """Whether there is something that the application must see; waits for it. Only who takes may wait."""
         if not self._events and wait_s > 0:
             self._event_came.clear()
             if not self._events:  # else it came between the look and the clearing
                 self._event_came.wait(wait_s)
-        return self._events.popleft() if self._events else None
+        return bool(self._events)
+
+    def take_event(self, wait_s: float = 0.0) -> Event | None:
+        """What the application must see next. Only one thread may take."""
+        return self._events.popleft() if self.wait_for_event(wait_s) else None
 
     def commit(
         self, offsets: Mapping[tuple[str, int], Offset], timeout_ms: int, ended: Callable[[CommitEnded], None]

@@ -33,6 +33,8 @@ from holdfast.wire.errors import WireError
 
 Where = tuple[str, int]
 Callback = Callable[[list[Where]], None]
+Begin = Callable[[list[Where], float], Mapping[Where, int]]
+"""Gets the partitions and a deadline; returns their offsets."""
 
 ATTEMPT_S: Final = 5.0
 """How long one poll tries to reach a broker for the group's sake before it gives the turn back."""
@@ -47,6 +49,9 @@ logger = logging.getLogger("holdfast.client")
 class Listener(Protocol):
     """What the consumer does when its partitions change."""
 
+    def rejoining(self, staying: Collection[Where], within_ms: int) -> None:
+        """Before a join through which these are kept."""
+
     def giving_up(self, partitions: Collection[Where], within_ms: int) -> None:
         """Before they go: the last chance to commit."""
 
@@ -58,8 +63,17 @@ class Listener(Protocol):
 
 
 class Participation:
-    def __init__(self, config: ConsumerConfig, listener: Listener) -> None:
-        self.share = Share(config.assignors, config.rack)
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        listener: Listener,
+        *,
+        begin: Begin | None = None,
+        follows_the_group: bool = False,
+    ) -> None:
+        """`begin` says where to begin what the group has no offset for, instead of auto.offset.reset."""
+        self.share = Share(config.assignors, config.rack, follows_the_group=follows_the_group)
+        self._begin = begin or self._reset
         self.network = Network(config.network)
         self.coordinator = GroupCoordinator(self.network, config.membership.group_id)
         self.generation = -1
@@ -144,11 +158,16 @@ class Participation:
 
     # -- every poll ----------------------------------------------------------------------------------------------------
 
-    def attend(self) -> list[str]:
-        """Do what the group asks for. Returns the topics that were subscribed to and turned out not to exist."""
+    def attend(self, *, polled: bool = True) -> list[str]:
+        """Do what the group asks for. Returns the topics that were subscribed to and turned out not to exist.
+
+        `polled`: this is the application coming by. If not, it must say so itself (`driver.polled`), or it is taken for
+        dead after max.poll.interval.ms.
+        """
         if self.failure is not None:
             raise self.failure
-        self._driver.polled()
+        if polled:
+            self._driver.polled()
         missing: list[str] = []
         while (event := self._next_event()) is not None:
             try:
@@ -225,7 +244,10 @@ class Participation:
     def _give_up(self, *, lost: bool, leaving: bool = False, within_ms: int | None = None) -> None:
         if not lost:
             within_ms = self._config.membership.request_timeout_ms if within_ms is None else within_ms
-            self._listener.giving_up(set(self.share.owned) - self._to_start, within_ms)
+            going = set(self.share.going(leaving=leaving))
+            if not leaving:
+                self._listener.rejoining(self.share.owned - going - self._to_start, within_ms)
+            self._listener.giving_up(going - self._to_start, within_ms)
         given_up = self.share.give_up(lost=lost, leaving=leaving)
         gone = set(given_up.revoked) | set(given_up.lost)
         never_started = gone & self._to_start
@@ -316,8 +338,9 @@ class Participation:
         committed = self.coordinator.fetch_offsets(partitions, deadline)
         offsets = {where: committed[where].offset for where in partitions if where in committed}
         unknown = [where for where in partitions if where not in committed]
-        if not unknown:
-            return offsets
+        return offsets | dict(self._begin(unknown, deadline)) if unknown else offsets
+
+    def _reset(self, unknown: list[Where], deadline: float) -> dict[Where, int]:
         if self._config.reset == "error":
             names = ", ".join(f"{topic}-{partition}" for topic, partition in unknown)
             raise GroupError(
@@ -326,8 +349,7 @@ class Participation:
             )
         when = EARLIEST if self._config.reset == "earliest" else LATEST
         read_committed = self._config.read_committed
-        asked = dict.fromkeys(unknown, when)
-        return offsets | list_offsets(self.network, asked, deadline, read_committed=read_committed)
+        return list_offsets(self.network, dict.fromkeys(unknown, when), deadline, read_committed=read_committed)
 
     # -- the leader's eye ----------------------------------------------------------------------------------------------
 

@@ -42,11 +42,20 @@ class Change:
 class Share:
     """The partitions of one consumer. It is the only place that knows which they are."""
 
-    def __init__(self, assignors: Sequence[Assignor], rack: str | None = None) -> None:
+    def __init__(
+        self, assignors: Sequence[Assignor], rack: str | None = None, *, follows_the_group: bool = False
+    ) -> None:
+        """With an eager strategy among several a member is eager, as Java's are: the group may choose that one.
+
+        One that `follows_the_group` gives up only what the strategy which the group chose last asks for. In the one
+        rebalance in which a group falls back to an eager strategy, partitions that it kept may be given away while it
+        still works on them.
+        """
         if not assignors:
             raise ValueError("at least one assignment strategy is needed")
         self.assignors = {assignor.name: assignor for assignor in assignors}
         self.protocol = min(assignor.protocol for assignor in assignors)
+        self._follows_the_group = follows_the_group
         self.topics: frozenset[str] = frozenset()
         self.owned: set[TopicPartition] = set()
         self._generation = NO_GENERATION
@@ -60,12 +69,15 @@ class Share:
             self.owned.clear()
             self._generation = NO_GENERATION
             return GivenUp(lost=going)
-        if leaving or self.protocol is RebalanceProtocol.EAGER:
-            going = sorted(self.owned)
-        else:
-            going = sorted(where for where in self.owned if where[0] not in self.topics)
+        going = self.going(leaving=leaving)
         self.owned.difference_update(going)
         return GivenUp(revoked=going)
+
+    def going(self, *, leaving: bool = False) -> list[TopicPartition]:
+        """What must be given up before a join, or before this member leaves."""
+        if leaving or self.protocol is RebalanceProtocol.EAGER:
+            return sorted(self.owned)
+        return sorted(where for where in self.owned if where[0] not in self.topics)
 
     def protocols(self) -> list[tuple[str, bytes]]:
         """What this member says of itself, by the name of each strategy that it knows."""
@@ -83,9 +95,12 @@ class Share:
         self.owned = given
         self._generation = generation
         assignor = self.assignors[protocol]
+        if self._follows_the_group:
+            self.protocol = assignor.protocol
         partitions = {entry.topic: entry.partitions for entry in decoded.assigned_partitions}
         tell(assignor, MemberAssignment(partitions, decoded.user_data), generation)
-        return Change(revoked, added, "need to revoke partitions and re-join" if revoked else None)
+        hands_over = bool(revoked) and assignor.protocol is RebalanceProtocol.COOPERATIVE
+        return Change(revoked, added, "need to revoke partitions and re-join" if hands_over else None)
 
     def _subscription(self, assignor: Assignor) -> bytes:
         owned: dict[str, list[int]] = {}

@@ -1,0 +1,116 @@
+"""What Spark calls in a streaming query.
+
+Spark makes readers in several processes: where it plans, on the executors, and in one process of the query's own, on
+the driver. Only that one is asked for offsets; so the query begins there, when it is first asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from holdfast.spark.complaints import in_one_sentence
+from holdfast.spark.lifetime import driver_age_s, end_with_spark
+from holdfast.spark.options import ReadOptions
+from holdfast.spark.planning import into_tasks
+from holdfast.spark.query import Query
+from holdfast.spark.reading import Ranges
+
+if TYPE_CHECKING:
+    import pyarrow
+
+FRESH_DRIVER_S: Final = 300.0
+"""A driver that is older has done other things before it began this query: its age says nothing about a restart."""
+
+logger = logging.getLogger("holdfast.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._query: Query | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For the executors: without the query."""
+        return {"_options": self._options, "_query": None}
+
+    # -- on the driver -------------------------------------------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def initialOffset(self) -> dict[str, Any]:
+        """None of any partition: which ones the query gets, and where they begin, the group says."""
+        return {}
+
+    @in_one_sentence
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._running().read_what_is_there()
+
+    @in_one_sentence
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._running().latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the query's partitions end, so that Spark's progress report shows the lag, and its seats."""
+        if self._query is None:
+            return None
+        report: dict[str, Any] = {}
+        for (topic, partition), end in sorted(self._query.newest.items()):
+            report.setdefault(topic, {})[str(partition)] = end
+        return report | {"": self._options.instance_ids}
+
+    @in_one_sentence
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        ranges = self._running().plan(start, end)
+        return [Ranges(task) for task in into_tasks(ranges, self._options.min_partitions)]
+
+    @in_one_sentence
+    def commit(self, end: dict[str, Any]) -> None:  # noqa: ARG002 - it comes a batch late; `latest` has seen it
+        if self._query is not None:
+            self._query.retry()
+
+    def stop(self) -> None:
+        query, self._query = self._query, None
+        if query is not None:
+            query.close()
+
+    def _running(self) -> Query:
+        if self._query is None:
+            self._query = Query(self._options)
+            end_with_spark(self.stop)
+            self._warn_of_short_session()
+        return self._query
+
+    def _warn_of_short_session(self) -> None:
+        age_s = driver_age_s()
+        if not self._options.instance_ids or age_s is None or age_s > FRESH_DRIVER_S:
+            return
+        session_s = self._options.consumer_configs()[0].membership.session_timeout_ms / 1000
+        if session_s < age_s:
+            logger.warning(
+                "kafka.session.timeout.ms is %.0f s, but this driver needed %.0f s from its start to here: a restart "
+                "takes longer than the session, so the seat is given away and the group rebalances twice; raise it "
+                "well above that",
+                session_s,
+                age_s,
+            )
+
+    # -- on the executors ----------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        from holdfast.spark.fetching import read_ranges
+
+        assert isinstance(partition, Ranges)
+        options = self._options
+        return read_ranges(
+            partition.ranges,
+            options.kafka,
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
