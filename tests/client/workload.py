@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.client.journal import Journal
 from tests.client.proofs import prove_all
 from tests.clients.servers import Server
 from tests.groups.world import make_topic
-from tests.support.eventually import eventually
+from tests.support.eventually import DEADLINE_S, eventually
 
 PARTITIONS = 4
 PACE_S = 0.02
@@ -32,7 +33,21 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.client.consumer_process"])  # so that a worker is there in no time
 
 
-class Worker(Journal):
+class Application(Journal, ABC):
+    """Whatever processes the records and keeps a journal of it."""
+
+    @property
+    @abstractmethod
+    def is_alive(self) -> bool: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    @abstractmethod
+    def kill(self) -> None: ...
+
+
+class Worker(Application):
     """A consumer process as a test sees it: by its journal."""
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -88,6 +103,8 @@ class Workload:
         self._directory = directory
         self.workers: list[Worker] = []
         """All that there ever were."""
+        self.others: list[Application] = []
+        """What else reads in the group, and is to be proven by the test itself."""
         self.acknowledged: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
         """How many records of each partition the broker has confirmed; they are numbered from 0."""
         self._next = 0
@@ -146,7 +163,7 @@ class Workload:
     def _processed(self) -> dict[int, int]:
         """The highest number, by partition."""
         highest = dict.fromkeys(range(PARTITIONS), -1)
-        for worker in self.workers:
+        for worker in [*self.workers, *self.others]:
             for event in worker.told("processed"):
                 for partition, done in event.records.items():
                     highest[partition] = max(highest[partition], done[-1][1])
@@ -190,7 +207,7 @@ class Workload:
         self.acknowledged[partition] += 1
 
     @contextmanager
-    def running(self) -> Iterator[Workload]:
+    def running(self, within_s: float = DEADLINE_S) -> Iterator[Workload]:
         """In the end the producer stops, the group processes the rest, and the proofs are taken."""
         make_topic(self._server, self._topic, PARTITIONS)
         self._thread.start()
@@ -200,13 +217,19 @@ class Workload:
             self._thread.join(FLUSH_PATIENCE_S)
             assert not self._failures and not self._thread.is_alive()
             ends = {partition: count - 1 for partition, count in self.acknowledged.items()}
-            eventually(lambda: self._processed() == ends, f"everything up to {ends} processed by {self.workers}")
-            for worker in self.workers:
-                if worker.is_alive:
-                    worker.stop()
-            prove_all(self.workers, self.acknowledged, self.history())
+            eventually(
+                lambda: self._processed() == ends,
+                f"everything up to {ends} processed by {self.workers} and {self.others}",
+                within_s,
+            )
+            everybody: list[Application] = [*self.workers, *self.others]
+            for one in everybody:
+                if one.is_alive:
+                    one.stop()
+            if not self.others:
+                prove_all(self.workers, self.acknowledged, self.history())
         finally:
             self._stopping.set()
-            for worker in self.workers:
-                worker.kill()
+            for one in [*self.workers, *self.others]:
+                one.kill()
             self._thread.join(FLUSH_PATIENCE_S)

@@ -1,4 +1,4 @@
-"""`Admin`: who is in which group, what they have, how far behind they are; and the levers that an operator needs.
+"""`Admin`: who is in which group, what they have, how far behind they are; topics; and the levers that operators need.
 
     from holdfast import Admin
 
@@ -13,10 +13,11 @@ Works on Holdfast and on Apache Kafka alike. Used by one thread at a time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from holdfast.client import topic_admin
 from holdfast.client.config import read_config, whole_number
 from holdfast.client.coordinator import CommittedOffset, GroupCoordinator
 from holdfast.client.descriptions import (
@@ -29,10 +30,13 @@ from holdfast.client.descriptions import (
     read_group,
 )
 from holdfast.client.errors import ConfigError, GroupError, HoldfastError, TopicError, UnsupportedVersion, error_code
+from holdfast.client.history import HistoryEvent, LastRebalance, Ledger, last_rebalances
 from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
 from holdfast.client.settings import NAMES as NETWORK_NAMES
 from holdfast.client.settings import NetworkSettings
+from holdfast.client.topic_admin import NewTopic, TopicDescription, TopicListing
+from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.membership.requests import HIGHEST_WITH_TOPIC_NAMES, LONGEST_REASON, offset_commit
 from holdfast.membership.seat import NO_SEAT
 from holdfast.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
@@ -142,6 +146,73 @@ class Admin:
         ends = list_offsets(self._network, dict.fromkeys(there, LATEST), deadline) if there else {}
         return {where: ends.get(where) for where in partitions}
 
+    # -- history -------------------------------------------------------------------------------------------------------
+
+    def history(
+        self,
+        group_ids: Iterable[str] = (),
+        *,
+        since_ms: int | None = None,
+        timeout: float | None = None,
+    ) -> list[HistoryEvent]:
+        """What the ledger tells of these groups, or of all, oldest first. Raises a TopicError where there is none."""
+        deadline = self._deadline(timeout)
+        wanted = frozenset(group_ids)
+        ledger = Ledger(self._network)
+        first, end = _kept(ledger.bounds(deadline))
+        if since_ms is not None:
+            since = ledger.at(since_ms, deadline)
+            first = end if since is None else since
+        return [event for event in ledger.events(first, end, deadline) if not wanted or event.group_id in wanted]
+
+    def follow_history(
+        self, group_ids: Iterable[str] = (), *, wait: float = 1.0, timeout: float | None = None
+    ) -> Iterator[list[HistoryEvent]]:
+        """What the ledger tells from now on, without end: a list whenever there is something, an empty one whenever
+        nothing has come for `wait` seconds. Where it ends now is found out at the call, not at the first list."""
+        ledger = Ledger(self._network)
+        _, end = _kept(ledger.bounds(self._deadline(timeout)))
+        return self._follow(ledger, end, frozenset(group_ids), wait, timeout)
+
+    def _follow(
+        self, ledger: Ledger, offset: int, wanted: Collection[str], wait: float, timeout: float | None
+    ) -> Iterator[list[HistoryEvent]]:
+        while True:
+            events, offset = ledger.read(offset, int(wait * 1000), self._deadline(timeout) + wait)
+            yield [event for event in events if not wanted or event.group_id in wanted]
+
+    def last_rebalances(self, group_ids: Collection[str], timeout: float | None = None) -> dict[str, LastRebalance]:
+        """Generation and latest rebalance, with its cause, of those groups that the ledger still tells of; of none
+        where there is no ledger."""
+        return last_rebalances(Ledger(self._network), group_ids, self._deadline(timeout))
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def list_topics(self, timeout: float | None = None) -> list[TopicListing]:
+        """Every topic that this user may see, by name."""
+        return topic_admin.list_topics(self._network, self._deadline(timeout))
+
+    def describe_topics(self, names: Iterable[str], timeout: float | None = None) -> list[TopicDescription]:
+        """Partitions with leader, replicas and offsets, and what was configured. Raises a TopicError for the first name
+        that cannot be had."""
+        return topic_admin.describe_topics(self._network, names, self._deadline(timeout))
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout: float | None = None
+    ) -> dict[str, HoldfastError | None]:
+        """By topic, None or what prevented it. `validate_only` changes nothing."""
+        return topic_admin.create_topics(self._network, topics, self._deadline(timeout), validate_only=validate_only)
+
+    def delete_topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, HoldfastError | None]:
+        """Delete topics with their records; by topic, None or what prevented it."""
+        return topic_admin.delete_topics(self._network, names, self._deadline(timeout))
+
+    def add_partitions(
+        self, totals: Mapping[str, int], timeout: float | None = None
+    ) -> dict[str, HoldfastError | None]:
+        """Give topics more partitions, so many in all; by topic, None or what prevented it."""
+        return topic_admin.add_partitions(self._network, totals, self._deadline(timeout))
+
     # -- members and groups --------------------------------------------------------------------------------------------
 
     def remove_members(
@@ -222,7 +293,7 @@ class Admin:
     def reset_offsets(
         self,
         group_id: str,
-        topics: Iterable[str] | None = None,
+        topics: Iterable[str | TopicPartition] | None = None,
         *,
         to: ResetTo | None = None,
         to_time_ms: int | None = None,
@@ -231,8 +302,8 @@ class Admin:
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetReset]:
         """Begin elsewhere: at the earliest, the latest or a given offset (`to`), at a time, or so many records later
-        (`shift_by`, negative for earlier), never outside of what there is. Without topics: those that it has committed
-        to. `dry_run` says what would change. The group must have no members."""
+        (`shift_by`, negative for earlier), never outside of what there is. A topic stands for all its partitions; without
+        topics: those that it has committed to. `dry_run` says what would change. The group must have no members."""
         if sum(one is not None for one in (to, to_time_ms, shift_by)) != 1:
             raise ConfigError("reset_offsets() takes exactly one of to, to_time_ms and shift_by")
         deadline = self._deadline(timeout)
@@ -273,15 +344,22 @@ class Admin:
     def _partitions_of(
         self,
         group_id: str,
-        topics: Iterable[str] | None,
+        topics: Iterable[str | TopicPartition] | None,
         before: Mapping[TopicPartition, CommittedOffset],
         deadline: float,
     ) -> list[TopicPartition]:
         wanted = {topic for topic, _ in before} if topics is None else set(topics)
         if not wanted:
             raise GroupError(f"group {group_id!r} has committed to no topic: name the topics to reset")
-        metadata = self._network.metadata(wanted, deadline)
-        return [(name, number) for name in sorted(wanted) for number in range(metadata.topic(name).partitions)]
+        whole = {one for one in wanted if isinstance(one, str)}
+        single = {one for one in wanted if not isinstance(one, str)}
+        metadata = self._network.metadata(whole | {topic for topic, _ in single}, deadline)
+        for topic, number in single:
+            count = metadata.topic(topic).partitions
+            if not 0 <= number < count:
+                raise TopicError(f"topic {topic!r} has partitions 0 to {count - 1}, and no {number}")
+        of_whole = {(name, number) for name in whole for number in range(metadata.topic(name).partitions)}
+        return sorted(single | of_whole)
 
     def _targets(
         self,
@@ -329,6 +407,17 @@ class _Asking(GroupCoordinator):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.hang_up()
+
+
+def _kept(bounds: tuple[int, int] | None) -> tuple[int, int]:
+    if bounds is None:
+        raise TopicError(
+            f"the server has no ledger (no topic {LEDGER_TOPIC}): Apache Kafka keeps none, and Holdfast begins one with "
+            "the first event of a group",
+            code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            retriable=False,
+        )
+    return bounds
 
 
 def _leave(group_id: str, wanted: Sequence[tuple[str, str | None]], reason: str) -> Callable[[int], LeaveGroupRequest]:

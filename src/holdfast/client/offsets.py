@@ -50,7 +50,8 @@ def _by_leader(
     for (topic, partition), when in wanted.items():
         of = metadata.topic(topic).leaders
         if partition >= len(of):
-            raise TopicError(f"topic {topic!r} has {len(of)} partitions, and there is no number {partition}")
+            said = f"topic {topic!r} has {len(of)} partitions, and there is no number {partition}"
+            raise TopicError(said, retriable=True)  # a broker may be late to hear that a topic has grown
         leaders.setdefault(of[partition], {})[topic, partition] = when
     return leaders
 

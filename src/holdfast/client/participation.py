@@ -294,7 +294,9 @@ class Participation:
             raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
         self.generation, self.member_id = event.generation, event.member_id
         going = [where for where in change.revoked if where not in self._to_start]
-        self._to_start.difference_update(change.revoked)
+        lost = [where for where in change.lost if where not in self._to_start]
+        self._to_start.difference_update(change.revoked, change.lost)
+        self._call("on_lost", self._listener.lost, lost)
         self._to_start.update(change.added)
         try:
             if going:

@@ -37,6 +37,8 @@ class Change:
     revoked: list[TopicPartition]
     added: list[TopicPartition]
     rejoin: str | None = None
+    lost: list[TopicPartition] = field(default_factory=list)
+    """What somebody else has already, because the group has fallen back to an eager strategy."""
 
 
 class Share:
@@ -49,7 +51,7 @@ class Share:
 
         One that `follows_the_group` gives up only what the strategy which the group chose last asks for. In the one
         rebalance in which a group falls back to an eager strategy, partitions that it kept may be given away while it
-        still works on them.
+        still works on them; it has lost them then.
         """
         if not assignors:
             raise ValueError("at least one assignment strategy is needed")
@@ -99,8 +101,9 @@ class Share:
             self.protocol = assignor.protocol
         partitions = {entry.topic: entry.partitions for entry in decoded.assigned_partitions}
         tell(assignor, MemberAssignment(partitions, decoded.user_data), generation)
-        hands_over = bool(revoked) and assignor.protocol is RebalanceProtocol.COOPERATIVE
-        return Change(revoked, added, "need to revoke partitions and re-join" if hands_over else None)
+        if assignor.protocol is RebalanceProtocol.EAGER:
+            return Change([], added, lost=revoked)
+        return Change(revoked, added, "need to revoke partitions and re-join" if revoked else None)
 
     def _subscription(self, assignor: Assignor) -> bytes:
         owned: dict[str, list[int]] = {}

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from holdfast.client.errors import RETRIABLE_CODES, ConnectionFailed, HoldfastError
 from holdfast.spark.arrow import Batches, may_have_errors, stamps
+from holdfast.spark.log_ends import DataLoss
 from holdfast.spark.offsets import OffsetRange, Where
 from holdfast.spark.range_consumers import RangeConsumer, borrowed, codes, said
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("holdfast.spark")
 
 CHUNK: Final = 2_000
 """Records that are taken at once: few enough that they are still in the processor's cache when they become Arrow."""
@@ -42,10 +43,6 @@ _PASSING: Final = {
     *codes("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_FAIL"),
     *map(int, RETRIABLE_CODES),
 }
-
-
-class DataLost(HoldfastError):
-    """Records that were to be read are not there any more."""
 
 
 def read_ranges(
@@ -238,11 +235,8 @@ class _Reading:
             "was made anew"
         )
         if self._fail_on_data_loss:
-            raise DataLost(
-                f"{what}; set the option failOnDataLoss to false to go on without them, and give the topic a longer "
-                "retention"
-            )
-        logger.warning("%s; failOnDataLoss is false, so the query goes on without them", what)
+            raise DataLoss(f"{what}; go on with what is there by the option failOnDataLoss=false")
+        logger.warning("%s; going on with what is there (failOnDataLoss=false)", what)
         self._reached(where, lost_to)
         if where in self._position:
             self._consumer.assign(self._position)

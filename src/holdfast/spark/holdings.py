@@ -92,6 +92,11 @@ class Holdings:
         with self._changed:
             self._finished.update(reached)
 
+    def finished(self, where: Where) -> int | None:
+        """How far Spark is with a partition, if it ever had it."""
+        with self._changed:
+            return self._finished.get(where)
+
     def to_store(self) -> dict[int, dict[Where, int]]:
         """By seat: what is processed and held and the group does not know yet. Never backwards."""
         with self._changed:

@@ -74,7 +74,7 @@ class Query:
     def latest(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
         """The end of the next batch, of at most so many records; `start` itself if there is nothing to read."""
         done = Progress.from_json(start)
-        self._begin_with(done)
+        self._begin_with(done, done.reached)
         self._share.polled()
         self._finish(done)
         self._wait_for_share()
@@ -84,19 +84,20 @@ class Query:
         wanted = {one.where: one for one in limited([one for one in ranges if one.start < one.end], most)}
         whole = [wanted.get(one.where) or one._replace(end=one.start) for one in ranges]
         kept = self._holdings.begin(whole)
-        if not went_back and all(one.start == one.end for one in kept):
+        has_news = went_back or any(one.start < one.end for one in kept)
+        if not has_news and done.began_with is not None:  # else the checkpoint does not know yet where the query began
             return start
         self._planned = Progress({one.where: (one.start, one.end) for one in kept}, self._began_with).to_json()
         return self._planned
 
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """What the batch that ends there has to read."""
-        wanted = Progress.from_json(end)
-        self._begin_with(wanted)
+        done, wanted = Progress.from_json(start), Progress.from_json(end)
+        self._begin_with(wanted, {where: begin for where, (begin, _) in wanted.ranges.items()} | done.reached)
         self._share.polled()
         ranges = [OffsetRange(*where, *of) for where, of in sorted(wanted.ranges.items())]
         if end != self._planned:
-            ranges = self._replayed(Progress.from_json(start), ranges)
+            ranges = self._replayed(done, ranges)
             self._planned = end
         return [one for one in ranges if one.start < one.end]
 
@@ -110,10 +111,11 @@ class Query:
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
-    def _begin_with(self, progress: Progress) -> None:
-        """Join, once it is known which partitions are the query's from its beginning and which came later."""
+    def _begin_with(self, progress: Progress, reached: Mapping[Where, int]) -> None:
+        """Join, once it is known how far the query is, which partitions it began with and which came later."""
         if self._began_with is not None:
             return
+        self._holdings.finish(reached)
         found = self._metadata()
         if progress.began_with is not None:
             self._began_with = progress.began_with
@@ -142,17 +144,20 @@ class Query:
         return [(name, number) for name in self._names(found) for number in range(found.topic(name).partitions)]
 
     def _begin(self, network: Network, unknown: list[Where], deadline: float) -> Mapping[Where, int]:
-        """Where the group has no offset: startingOffsets for a query that begins; for what has come since, the
-        beginning, because nobody has read it. Called by the seats' threads."""
-        began_with = self._began_with or {}
-        wanted = {
-            (topic, partition): self._options.starting.of((topic, partition), "startingOffsets")
-            if partition < began_with.get(topic, 0)
-            else EARLIEST
-            for topic, partition in unknown
-        }
+        """Where the group has no offset. Called by the seats' threads."""
+        wanted = {where: self._beginning(where) for where in unknown}
         ends = {where: offset for where, offset in wanted.items() if offset < 0}
         return wanted | list_offsets(network, ends, deadline, read_committed=self._read_committed)
+
+    def _beginning(self, where: Where) -> int:
+        """Where the query has been, it goes on. Otherwise startingOffsets says where it begins; but what has come since
+        then is read from its beginning, because nobody has read it."""
+        finished = self._holdings.finished(where)
+        if finished is not None:
+            return finished
+        if where[1] < (self._began_with or {}).get(where[0], 0):
+            return self._options.starting.of(where, "startingOffsets")
+        return EARLIEST
 
     def _wait_for_share(self) -> None:
         if self._had_share and self._targets is None:

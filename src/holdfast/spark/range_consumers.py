@@ -31,18 +31,26 @@ _DEFAULTS: Final = {
     # When the queue is full librdkafka rests for that long, by default for a second: five times slower.
     "fetch.queue.backoff.ms": 10,
     # What is read is there already. A broker that waits for more would hold up the next batch.
-    "fetch.wait.max.ms": 10,
+    "fetch.wait.max.ms": 2,
     "fetch.error.backoff.ms": 100,
     "check.crcs": False,
 }
 _FIXED: Final = {"enable.partition.eof": True, "auto.offset.reset": "error"}
 
 
+def consumer_config(kafka: Mapping[str, Any]) -> ConsumerConfig:
+    """The settings of a consumer that is no member of a group. Raises ConfigError that names the option."""
+    try:
+        return ConsumerConfig.read({**_DEFAULTS, **kafka}, {})
+    except ConfigError as error:
+        raise ConfigError(f"options that begin with 'kafka.': {error}") from error
+
+
 class RangeConsumer:
     """A consumer of librdkafka that reads what it is told, from one thread at a time."""
 
     def __init__(self, kafka: Mapping[str, Any]) -> None:
-        config = ConsumerConfig.read({**_DEFAULTS, **kafka}, {})
+        config = consumer_config(kafka)
         self.api_timeout_s: Final = config.api_timeout_ms / 1000
         self.trouble = ""
         """What librdkafka said last of brokers that it cannot reach."""

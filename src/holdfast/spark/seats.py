@@ -73,11 +73,14 @@ class Seat:
             self._holdings.lose(self._number)
         self._group.driver.polled()
 
-    def store(self, wanted: Callable[[], Mapping[Where, int]]) -> None:
-        """Tell the group how far this seat's partitions are. What cannot be stored now is tried again later, if the
-        partitions are still held then."""
+    def _to_store(self) -> Mapping[Where, int]:
+        return self._holdings.to_store().get(self._number, {})
+
+    def store(self, wanted: Callable[[], Mapping[Where, int]] | None = None) -> None:
+        """Tell the group how far this seat's partitions are, or those that are `wanted`. What cannot be stored now is
+        tried again later, if the partitions are still held then."""
         with self._storing:
-            offsets = wanted()
+            offsets = (wanted or self._to_store)()
             if not offsets:
                 return
             try:
@@ -87,8 +90,8 @@ class Seat:
             except HoldfastError as error:
                 logger.warning("the offsets of a batch were not stored: %s", error)
                 return
-        for where, error in refused.items():
-            logger.warning("the offset of %s-%s was not stored: %s", *where, error)
+        for where, why in refused.items():
+            logger.warning("the offset of %s-%s was not stored: %s", *where, why)
         self._holdings.store({where: offset for where, offset in offsets.items() if where not in refused})
 
     def close(self, *, leave: bool) -> None:
@@ -107,13 +110,14 @@ class Seat:
         while not self._stopping:
             try:
                 self._group.attend(polled=False)
-                self.trouble = None
             except HoldfastError as error:
                 if not isinstance(error, ConnectionFailed) or error.fatal:
                     self._fail(error)
                     return
-                self.trouble = error
                 logger.warning("%s", error)
+                with self._changed:
+                    self.trouble = error
+                    self._changed.notify_all()
             except Exception as error:
                 logger.exception("the thread of a seat failed")
                 self._fail(HoldfastError(f"the seat ended by a fault of its own: {type(error).__name__}: {error}"))
@@ -138,6 +142,11 @@ class Seat:
     def giving_up(self, partitions: Collection[Where], within_ms: int) -> None:
         """Wait for the batch in flight; Spark's thread stores what it did before it lets go of them."""
         self._unsettle()
+        self._let_go_of_batch(partitions, within_ms)
+        # Also where a partition began, if that is not stored yet: its next owner must not begin elsewhere.
+        self.store(lambda: {where: at for where, at in self._to_store().items() if where in partitions})
+
+    def _let_go_of_batch(self, partitions: Collection[Where], within_ms: int) -> None:
         timeout_s = 0.0 if self._stopping else min(self._revoke_timeout_s, within_ms / 1000)
         if not self._holdings.wait_until_free(partitions, time.monotonic() + timeout_s) and not self._stopping:
             logger.warning(
@@ -163,7 +172,7 @@ class Seat:
         if unstored:
             self._store_beginnings({where: offsets[where] for where in unstored})
         with self._changed:
-            self.settled = True
+            self.settled, self.trouble = True, None
             self._changed.notify_all()
 
     def _begin_unknown(self, unknown: list[Where], deadline: float) -> Mapping[Where, int]:
@@ -187,7 +196,6 @@ class Seats:
     def __init__(
         self, configs: Sequence[ConsumerConfig], holdings: Holdings, begin: Begin, revoke_timeout_s: float
     ) -> None:
-        self._holdings = holdings
         self._changed = threading.Condition()
         self._seats = [
             Seat(number, config, holdings, begin, revoke_timeout_s, self._changed)
@@ -226,12 +234,8 @@ class Seats:
 
     def store(self) -> None:
         """Tell the group how far the query is."""
-        for number, seat in enumerate(self._seats):
-
-            def wanted(number: int = number) -> Mapping[Where, int]:
-                return self._holdings.to_store().get(number, {})
-
-            seat.store(wanted)
+        for seat in self._seats:
+            seat.store()
 
     def close(self, *, leave: bool = False) -> None:
         closers = [threading.Thread(target=seat.close, kwargs={"leave": leave}, daemon=True) for seat in self._seats]

@@ -80,6 +80,28 @@ def test_with_an_eager_strategy_among_them_all_are_eager() -> None:
     assert share_of(Gentle()).protocol is RebalanceProtocol.COOPERATIVE
 
 
+def following() -> Share:
+    share = Share([Gentle(), Nobody()], follows_the_group=True)
+    share.topics = frozenset({"t"})
+    return share
+
+
+def test_one_that_follows_the_group_keeps_its_partitions_while_the_group_is_cooperative() -> None:
+    share = following()
+    share.adopt("gentle", 1, assignment(t=[0, 1]))
+
+    assert share.give_up(lost=False) == GivenUp()
+    assert share.owned == {("t", 0), ("t", 1)}
+
+
+def test_when_the_group_falls_back_to_an_eager_strategy_it_has_lost_what_went_and_is_eager_from_then_on() -> None:
+    share = following()
+    share.adopt("gentle", 1, assignment(t=[0, 1]))
+
+    assert share.adopt("nobody", 2, assignment(t=[1, 2])) == Change([], [("t", 2)], lost=[("t", 0)])
+    assert share.give_up(lost=False) == GivenUp(revoked=[("t", 1), ("t", 2)])
+
+
 def test_a_member_tells_its_topics_and_what_it_owns_and_since_when() -> None:
     share = Share([Gentle()], rack="r1")
     share.topics = frozenset({"u", "t"})

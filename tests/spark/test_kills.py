@@ -1,0 +1,218 @@
+"""Whatever is killed while queries share a topic with plain consumers, no record is lost, and the group's offsets never
+go back and never pass what was processed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.client.group_history import Commit, commits
+from tests.client.proofs import commits_follow_processing, nothing_is_lost, processed_twice
+from tests.client.workload import Application, Worker, Workload
+from tests.support.child_process import end_child, start_child
+from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.kafka_distribution import REPOSITORY
+from tests.support.quick_brokers import QUICK
+from tests.support.spark_apps import APPS, QUIET, spark_environment
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+GROUP, TOPIC = "g", "numbers"
+SEATS = ["spark-1", "spark-2"]
+SESSION_MS = 8_000
+"""A query that fails is back within it; an application that is killed is not."""
+PATIENCE_S = 120.0
+SEED = 20
+
+
+class SparkApp(Application):
+    """An application with its queries, as a test sees it: by its journal."""
+
+    def __init__(self, bootstrap: str, directory: Path, number: int) -> None:
+        super().__init__(f"app-{number}", directory / f"app-{number}.jsonl")
+        options = {
+            "settings": QUIET,
+            "journal": str(directory / f"app-{number}.jsonl"),
+            "directory": str(directory),
+            "seats": SEATS,
+            "read": {
+                "kafka.bootstrap.servers": bootstrap,
+                "kafka.group.id": GROUP,
+                "kafka.session.timeout.ms": SESSION_MS,
+                "kafka.heartbeat.interval.ms": 500,
+                "kafka.reconnect.backoff.max.ms": 500,
+                "subscribe": TOPIC,
+                "startingOffsets": "earliest",
+                "revokeTimeout": "3s",
+            },
+        }
+        python = Path(sys.executable)
+        environment = spark_environment(python, PYSPARK_PYTHON=str(python), PYTHONPATH=str(REPOSITORY))
+        self.log = directory / f"app-{number}.log"
+        command = ["env", *(f"{name}={value}" for name, value in environment.items())]
+        self._process = start_child(
+            [*command, str(python), str(APPS / "numbered_queries.py"), json.dumps(options)], self.log
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def await_start(self) -> None:
+        eventually(lambda: self.told("started"), f"the queries of {self}", PATIENCE_S)
+
+    def processes(self, what: str) -> list[int]:
+        """Of all that belong to the application, those whose command line has this in it."""
+        return [pid for pid in _descendants(self._process.pid) if what in _command_line(pid)]
+
+    def stop(self) -> None:
+        assert end_child(self._process, signal.SIGTERM, PATIENCE_S) == 0, repr(self)
+
+    def kill(self) -> None:
+        everything = _descendants(self._process.pid)
+        end_child(self._process, signal.SIGKILL, PATIENCE_S)
+        for pid in everything:
+            _signal(pid)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.events[-2:]}, {self.log.read_text(errors='replace')[-1500:]}>"
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split():
+        found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _signal(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def guest(workload: Workload, name: str) -> Worker:
+    """A plain consumer that comes into the group and gets a share."""
+    worker = workload.start(name, strategy="cooperative-sticky")
+    eventually(lambda: worker.owned, f"a share for {worker}", PATIENCE_S)
+    return worker
+
+
+class Stage:
+    """The broker, the application that runs now, and what can be killed."""
+
+    def __init__(self, broker: HoldfastBroker, workload: Workload, directory: Path, chance: random.Random) -> None:
+        self._broker = broker
+        self._workload = workload
+        self._directory = directory
+        self._chance = chance
+        self.app = self.start()
+
+    def start(self) -> SparkApp:
+        app = SparkApp(self._broker.bootstrap, self._directory, len(self._workload.others))
+        self._workload.others.append(app)
+        app.await_start()
+        return app
+
+    def _one_of(self, what: str) -> int:
+        return self._chance.choice(eventually(lambda: self.app.processes(what), f"{what} of {self.app}"))
+
+    def reader(self) -> None:
+        _signal(self._one_of("python_streaming_source_runner"))
+
+    def executor_worker(self) -> None:
+        _signal(self._one_of("pyspark.daemon"))
+
+    def broker(self) -> None:
+        self._broker.kill()
+        self._broker.start()
+
+    def driver(self) -> None:
+        """The process of the user's program. Spark's own ends by itself then, and the readers with it."""
+        left = _descendants(self.app._process.pid)
+        end_child(self.app._process, signal.SIGKILL, PATIENCE_S)
+        eventually(
+            lambda: not [pid for pid in left if _command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S
+        )
+        self.app = self.start()
+
+    def java(self) -> None:
+        left = _descendants(self.app._process.pid)
+        _signal(self._one_of("org.apache.spark.deploy.SparkSubmit"))
+        end_child(self.app._process, signal.SIGKILL, PATIENCE_S)
+        eventually(
+            lambda: not [pid for pid in left if _command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S
+        )
+        self.app = self.start()
+
+
+def offsets_never_go_back(stored: list[Commit]) -> None:
+    furthest: dict[int, int] = {}
+    for commit in stored:
+        assert commit.offset >= furthest.get(commit.partition, 0), f"{commit} after {furthest[commit.partition]}"
+        furthest[commit.partition] = commit.offset
+
+
+def test_nothing_is_lost_whatever_is_killed(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    with HoldfastBroker(QUICK) as broker:
+        workload = Workload(broker, broker.bootstrap, GROUP, TOPIC, tmp_path)
+        with workload.running(PATIENCE_S):
+            stage = Stage(broker, workload, tmp_path, chance)
+            workload.await_progress()
+            kills: list[Callable[[], None]] = [stage.reader, stage.executor_worker, stage.broker]
+            kills = [*kills, stage.driver, *kills, stage.java]
+            chance.shuffle(kills)
+            for number, kill in enumerate(kills):
+                # given a member that comes, and one that goes, in the middle of it
+                visitor = guest(workload, f"guest-{number}")
+                # when
+                kill()
+                visitor.stop() if chance.random() < 0.5 else visitor.kill()
+                # then
+                workload.await_progress()
+        everybody = [*workload.workers, *workload.others]
+        history = commits(workload.history())
+
+    assert {event.kind for one in workload.others for event in one.events} >= {"processed", "failed"}, (
+        "kills were noticed"
+    )
+    nothing_is_lost(everybody, workload.acknowledged)
+    commits_follow_processing(everybody, history)
+    offsets_never_go_back(history)
+    assert processed_twice(everybody), "the control: of all these kills some came in the middle of a batch"
+
+
+def test_without_a_kill_nothing_is_processed_twice(tmp_path: Path) -> None:
+    """The control: members come and go, and every batch is finished and stored before its partition goes."""
+    with HoldfastBroker(QUICK) as broker:
+        workload = Workload(broker, broker.bootstrap, GROUP, TOPIC, tmp_path)
+        with workload.running(PATIENCE_S):
+            Stage(broker, workload, tmp_path, random.Random(SEED))
+            workload.await_progress()
+            for number in range(3):
+                visitor = guest(workload, f"guest-{number}")
+                workload.await_progress()
+                visitor.stop()
+        everybody = [*workload.workers, *workload.others]
+        history = commits(workload.history())
+
+    nothing_is_lost(everybody, workload.acknowledged)
+    offsets_never_go_back(history)
+    assert processed_twice(everybody) == set()
