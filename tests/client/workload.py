@@ -147,10 +147,14 @@ class Workload:
 
         eventually(look, f"{workers} at rest")
 
-    def await_progress(self) -> None:
+    def await_progress(self, within_s: float = DEADLINE_S) -> None:
         """A record of each partition that is not written yet when this is called has been processed."""
         beyond = self._next
-        eventually(lambda: min(self._processed().values()) >= beyond, f"{beyond} processed by {self.workers}")
+        eventually(
+            lambda: min(self._processed().values()) >= beyond,
+            f"{beyond} processed by {self.workers} and {self.others}",
+            within_s,
+        )
 
     def await_commits(self, workers: Sequence[Worker], beyond: Sequence[int]) -> None:
         """Each of them has committed more often than so many times."""

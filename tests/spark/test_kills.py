@@ -175,9 +175,14 @@ def test_nothing_is_lost_whatever_is_killed(tmp_path: Path) -> None:
         workload = Workload(broker, broker.bootstrap, GROUP, TOPIC, tmp_path)
         with workload.running(PATIENCE_S):
             stage = Stage(broker, workload, tmp_path, chance)
-            workload.await_progress()
-            kills: list[Callable[[], None]] = [stage.reader, stage.executor_worker, stage.broker]
-            kills = [*kills, stage.driver, *kills, stage.java]
+            workload.await_progress(PATIENCE_S)
+            kills: list[Callable[[], None]] = [
+                stage.reader,
+                stage.executor_worker,
+                stage.broker,
+                stage.driver,
+                stage.java,
+            ]
             chance.shuffle(kills)
             for number, kill in enumerate(kills):
                 # given a member that comes, and one that goes, in the middle of it
@@ -186,7 +191,7 @@ def test_nothing_is_lost_whatever_is_killed(tmp_path: Path) -> None:
                 kill()
                 visitor.stop() if chance.random() < 0.5 else visitor.kill()
                 # then
-                workload.await_progress()
+                workload.await_progress(PATIENCE_S)
         everybody = [*workload.workers, *workload.others]
         history = commits(workload.history())
 
@@ -205,10 +210,10 @@ def test_without_a_kill_nothing_is_processed_twice(tmp_path: Path) -> None:
         workload = Workload(broker, broker.bootstrap, GROUP, TOPIC, tmp_path)
         with workload.running(PATIENCE_S):
             Stage(broker, workload, tmp_path, random.Random(SEED))
-            workload.await_progress()
+            workload.await_progress(PATIENCE_S)
             for number in range(3):
                 visitor = guest(workload, f"guest-{number}")
-                workload.await_progress()
+                workload.await_progress(PATIENCE_S)
                 visitor.stop()
         everybody = [*workload.workers, *workload.others]
         history = commits(workload.history())

@@ -158,6 +158,8 @@ class _Reading:
         self._moved_at = time.monotonic()
         if offset >= self._ranges[where].end:
             del self._position[where]
+            if self._position:
+                self._consumer.drop(where)  # what lies behind the end would hold up the others
         else:
             self._position[where] = offset
 
@@ -208,7 +210,8 @@ class _Reading:
         if where not in self._position:
             return
         topic, partition = where
-        there = self._consumer.partitions_of(topic, ASK_S)
+        patience_s = min(ASK_S, max(WAIT_S, self._moved_at + self._consumer.api_timeout_s - time.monotonic()))
+        there = self._consumer.partitions_of(topic, patience_s)
         if there is None:
             return
         if partition not in there:
@@ -216,7 +219,7 @@ class _Reading:
                 self._lost(where, self._ranges[where].end, "there is no such partition any more")
             return
         self._missing_since.pop(where, None)
-        bounds = self._consumer.bounds(where, ASK_S)
+        bounds = self._consumer.bounds(where, patience_s)
         if bounds is None:
             return
         first, end = bounds

@@ -69,16 +69,21 @@ class Holdings:
     def positions(self) -> dict[Where, int]:
         """What can be planned, and from where on: the further of what the group and what Spark has processed."""
         with self._changed:
-            return {
-                where: max(held.offset, self._finished.get(where, 0))
-                for where, held in self._held.items()
-                if not held.going
-            }
+            return self._positions()
+
+    def _positions(self) -> dict[Where, int]:
+        return {
+            where: max(held.offset, self._finished.get(where, 0))
+            for where, held in self._held.items()
+            if not held.going
+        }
 
     def begin(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """A batch reads these. Returns those of them that are still held; the others must not be read."""
+        """A batch reads these. Returns those of them that are still held; the others must not be read, nor those that
+        went and came back meanwhile, if others have read some of them."""
         with self._changed:
-            kept = [one for one in ranges if one.where in self._held and not self._held[one.where].going]
+            positions = self._positions()
+            kept = [one for one in ranges if one.where in positions and positions[one.where] <= one.start]
             self._batch = frozenset(one.where for one in kept if one.start < one.end)
             return kept
 

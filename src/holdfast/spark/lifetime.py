@@ -18,6 +18,8 @@ from typing import Final
 
 _RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 LOOK_S: Final = 0.5
+LONGEST_END_S: Final = 10
+"""After that the process dies without ceremony."""
 
 
 def is_runner() -> bool:
@@ -34,6 +36,7 @@ def end_with_spark(end: Callable[[], None]) -> None:
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)  # it may come twice
+        signal.alarm(LONGEST_END_S)  # whatever the thread that is interrupted here holds on to
         try:
             end()
         finally:

@@ -168,6 +168,7 @@ def _read_options(options: Mapping[str, str], elsewhere: Collection[str], what: 
     for name in kafka:
         if name in _SET_BY_US:
             raise ConfigError(f"option {KAFKA}{name} cannot be set: {_SET_BY_US[name]}")
+    _naming_the_option({**kafka, "group.id": kafka.get("group.id") or "none"})
     topics, partitions = _wanted(own)
     members = whole_number(own, "members", 1, 1, 1000)
     if members > 1 and topics is None:
@@ -233,6 +234,9 @@ def _partitions(text: str) -> list[Where]:
         raise ConfigError(f'option assign is {text!r}; it looks like {{"orders": [0, 1]}}') from error
     if not found:
         raise ConfigError("option assign names no partition")
+    for topic, number in found:
+        if number < 0:
+            raise ConfigError(f"option assign has partition {number} of {topic!r}; they are numbered from 0")
     return found
 
 

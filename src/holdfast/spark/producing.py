@@ -33,6 +33,7 @@ _SLICE: Final = 1_000
 """So many rows are Python objects at a time, and after so many the reports are looked at."""
 _MOST_PRODUCERS: Final = 4
 _LOOK_S: Final = 0.5
+_CONTACT_S: Final = 2.0
 _GRACE_S: Final = 10.0
 """Records are given up within the delivery time-out; librdkafka looks for them once a second."""
 _ANY_PARTITION: Final = -1
@@ -248,7 +249,8 @@ class _Task:
         deadline = time.monotonic() + self._settings.max_block_s
         while not self._producer.met:
             try:
-                self._client.list_topics(topic, timeout=_LOOK_S)
+                left_s = deadline - time.monotonic()
+                self._client.list_topics(topic, timeout=min(_CONTACT_S, max(0.0, left_s)))
                 self._producer.met = True
             except KafkaException as error:
                 self._client.poll(0)
@@ -288,8 +290,8 @@ class _Task:
         """Wait until nothing is left under way."""
         deadline = time.monotonic() + self._settings.delivery_timeout_s + _GRACE_S
         while self._client.flush(_LOOK_S):
-            if self._reports.fatal is not None:
-                self._check()
+            if self._reports.fatal is not None:  # it will not be delivered; other failures are counted to the end
+                break
             if time.monotonic() >= deadline:
                 raise self._stuck()
         self._check()

@@ -76,7 +76,7 @@ class Query:
         done = Progress.from_json(start)
         self._begin_with(done, done.reached)
         self._share.polled()
-        self._finish(done)
+        self._finish(done.reached)
         self._wait_for_share()
         positions = self._holdings.positions()
         self.newest = self._ends.ask(positions, LATEST)
@@ -93,11 +93,12 @@ class Query:
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """What the batch that ends there has to read."""
         done, wanted = Progress.from_json(start), Progress.from_json(end)
-        self._begin_with(wanted, {where: begin for where, (begin, _) in wanted.ranges.items()} | done.reached)
+        before = done.reached | {where: begin for where, (begin, _) in wanted.ranges.items()}
+        self._begin_with(wanted, before)
         self._share.polled()
         ranges = [OffsetRange(*where, *of) for where, of in sorted(wanted.ranges.items())]
         if end != self._planned:
-            ranges = self._replayed(done, ranges)
+            ranges = self._replayed(before, ranges)
             self._planned = end
         return [one for one in ranges if one.start < one.end]
 
@@ -177,8 +178,8 @@ class Query:
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
-    def _finish(self, done: Progress) -> None:
-        self._holdings.finish(done.reached)
+    def _finish(self, reached: Mapping[Where, int]) -> None:
+        self._holdings.finish(reached)
         self._share.store()
         self._holdings.free()
 
@@ -200,10 +201,10 @@ class Query:
             ranges.append(OffsetRange(*where, start, max(start, stop)))
         return ranges, went_back
 
-    def _replayed(self, done: Progress, ranges: list[OffsetRange]) -> list[OffsetRange]:
+    def _replayed(self, before: Mapping[Where, int], ranges: list[OffsetRange]) -> list[OffsetRange]:
         """A batch that was not finished before a restart. What the group has processed since is not read again; the
         rest is, also of partitions that others have now: Spark's checkpoint says that this batch has read them."""
-        self._finish(done)
+        self._finish(before)
         self._wait_for_share()
         if self._options.group_id is not None:
             coordinator = GroupCoordinator(self._network, self._options.group_id)

@@ -34,6 +34,8 @@ _DEFAULTS: Final = {
     "fetch.wait.max.ms": 2,
     "fetch.error.backoff.ms": 100,
     "check.crcs": False,
+    # A consumer that rests would fill the executor's log while a broker is away; what stops a task is told anyway.
+    "log_level": 2,
 }
 _FIXED: Final = {"enable.partition.eof": True, "auto.offset.reset": "error"}
 
@@ -80,6 +82,10 @@ class RangeConsumer:
     def assign(self, positions: Mapping[Where, int]) -> None:
         self._introduce({topic for topic, _ in positions})
         self._consumer.assign([confluent_kafka.TopicPartition(*where, at) for where, at in positions.items()])
+
+    def drop(self, where: Where) -> None:
+        """Read this one no more."""
+        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*where)])
 
     def _introduce(self, topics: Collection[str]) -> None:
         """Told to read a topic that it does not know, librdkafka finds it at its next turn of a second."""

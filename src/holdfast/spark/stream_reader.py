@@ -23,8 +23,8 @@ from holdfast.spark.reading import Ranges
 if TYPE_CHECKING:
     import pyarrow
 
-FRESH_DRIVER_S: Final = 300.0
-"""A driver that is older has done other things before it began this query: its age says nothing about a restart."""
+FRESH_DRIVER_S: Final = 60.0
+"""A driver that is older has likely done other things before it began this query: its age says nothing of a restart."""
 
 logger = logging.getLogger("holdfast.spark")
 
@@ -94,8 +94,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session_s = self._options.consumer_configs()[0].membership.session_timeout_ms / 1000
         if session_s < age_s:
             logger.warning(
-                "kafka.session.timeout.ms is %.0f s, but this driver needed %.0f s from its start to here: a restart "
-                "takes longer than the session, so the seat is given away and the group rebalances twice; raise it "
+                "kafka.session.timeout.ms is %.0f s, but this query joins %.0f s after the start of its driver: if a "
+                "restart takes that long, the seat is given away meanwhile and the group rebalances twice; raise it "
                 "well above that",
                 session_s,
                 age_s,
