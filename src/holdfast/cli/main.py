@@ -1,38 +1,70 @@
-"""`holdfast`: finds the subcommand and runs it."""
+"""`holdfast`: finds the command and runs it."""
 
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
 
-from holdfast.cli import serve
-from holdfast.cli.exit_codes import EXIT_USAGE
+from holdfast.cli.errors import CommandFailed, report
+from holdfast.cli.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
+from holdfast.cli.parsing import Parser, Run
 from holdfast.version import VERSION
 
-
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; the options are in `--help`."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}\n")
+COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "completion")
+"""Each is a module beside this one, with an `add_command`."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = _Parser(
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """For this command alone, if there is such a one: a broker that starts need not wait for the rest to be loaded."""
+    parser: argparse.ArgumentParser = Parser(
         prog="holdfast", description="Kafka consumer groups that hold still.", allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"holdfast {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    serve.add_command(commands)
+    for name in (command,) if command in COMMANDS else COMMANDS:
+        import_module(f"holdfast.cli.{name}").add_command(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = build_parser().parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = options.run
-    return run(options)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser(words[0] if words else None).parse_args(words)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _give_up_stdout()
+        return EXIT_BROKEN_PIPE
+
+
+def _run(options: argparse.Namespace) -> int:
+    run: Run = options.run
+    if "prog" not in options:
+        return run(options)  # `serve` says by itself how it ended
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no failure
+    try:
+        code = run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk behind stdout, most likely
+        _give_up_stdout()
+        return report(options.prog, CommandFailed(f"the output cannot be written: {error.strerror}"))
+    except Exception as error:  # noqa: BLE001  # raised again if it is not the command's
+        return report(options.prog, error)
+    return code
+
+
+def _give_up_stdout() -> None:
+    """Python flushes stdout once more at the end, and would complain: it may write, but to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

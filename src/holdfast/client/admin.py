@@ -254,9 +254,13 @@ class Admin:
         deadline = self._deadline(timeout)
         results: dict[str, HoldfastError | None] = {}
         for group_id in group_ids:
-            with _Asking(self._network, group_id) as asking:
-                response = asking.ask(DELETE_GROUPS, _delete(group_id), _first_result, deadline)
-            results[group_id] = _error(f"group {group_id!r}", _first_result(response))
+            try:
+                with _Asking(self._network, group_id) as asking:
+                    response = asking.ask(DELETE_GROUPS, _delete(group_id), _first_result, deadline)
+            except GroupError as error:  # it has no coordinator that this user may know; another group may have
+                results[group_id] = error
+            else:
+                results[group_id] = _error(f"group {group_id!r}", _first_result(response))
         return results
 
     # -- offsets -------------------------------------------------------------------------------------------------------
@@ -302,8 +306,9 @@ class Admin:
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetReset]:
         """Begin elsewhere: at the earliest, the latest or a given offset (`to`), at a time, or so many records later
-        (`shift_by`, negative for earlier), never outside of what there is. A topic stands for all its partitions; without
-        topics: those that it has committed to. `dry_run` says what would change. The group must have no members."""
+        (`shift_by`, negative for earlier), never outside of what there is. A topic stands for all its partitions;
+        without any: those topics that it has committed to. `dry_run` says what would change. The group must have no
+        members."""
         if sum(one is not None for one in (to, to_time_ms, shift_by)) != 1:
             raise ConfigError("reset_offsets() takes exactly one of to, to_time_ms and shift_by")
         deadline = self._deadline(timeout)
@@ -412,8 +417,8 @@ class _Asking(GroupCoordinator):
 def _kept(bounds: tuple[int, int] | None) -> tuple[int, int]:
     if bounds is None:
         raise TopicError(
-            f"the server has no ledger (no topic {LEDGER_TOPIC}): Apache Kafka keeps none, and Holdfast begins one with "
-            "the first event of a group",
+            f"the server has no ledger (no topic {LEDGER_TOPIC}): Apache Kafka keeps none, and Holdfast begins one "
+            "with the first event of a group",
             code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             retriable=False,
         )

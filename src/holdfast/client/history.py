@@ -188,7 +188,7 @@ class _Search:
 
 
 def _read(answer: FetchablePartitionResponse, offset: int) -> tuple[list[HistoryEvent], int]:
-    data = b"" if answer.records is None else bytes(answer.records)  # type: ignore[arg-type]  # decoded from bytes
+    data = b"" if answer.records is None else bytes(answer.records)  # type: ignore[call-overload]  # decoded: bytes
     records, after = _records(data)
     events = (_event(record) for record in records if record.offset >= offset)
     return [event for event in events if event is not None], max(offset, after)

@@ -81,9 +81,7 @@ class Query:
         positions = self._holdings.positions()
         self.newest = self._ends.ask(positions, LATEST)
         ranges, went_back = self._checked(positions)
-        wanted = {one.where: one for one in limited([one for one in ranges if one.start < one.end], most)}
-        whole = [wanted.get(one.where) or one._replace(end=one.start) for one in ranges]
-        kept = self._holdings.begin(whole)
+        kept = self._holdings.begin(limited(ranges, most))
         has_news = went_back or any(one.start < one.end for one in kept)
         if not has_news and done.began_with is not None:  # else the checkpoint does not know yet where the query began
             return start

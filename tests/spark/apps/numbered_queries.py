@@ -38,7 +38,7 @@ def live(options: dict[str, Any]) -> None:
             tell("processed", records=records)
 
     def start(seat: str) -> Any:
-        source = spark.readStream.format("holdfast").option("maxOffsetsPerTrigger", "500")
+        source = spark.readStream.format("holdfast").option("maxOffsetsPerTrigger", "5000")
         for name, value in {**options["read"], "kafka.group.instance.id": seat}.items():
             source = source.option(name, value)
         sink = source.load().writeStream.foreachBatch(process)

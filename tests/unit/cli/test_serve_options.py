@@ -96,7 +96,7 @@ def test_listen_is_short_for_the_config_and_the_later_of_both_wins() -> None:
     ("arguments", "said"),
     [
         ([], "holdfast: the following arguments are required: COMMAND"),
-        (["serv"], "invalid choice"),
+        (["serv"], "there is no command 'serv'; did you mean 'serve'?"),
         (["serve", "--frob"], "unrecognized arguments: --frob"),
         (["serve", "--listen", "localhost"], "'localhost' is not HOST:PORT"),
         (["serve", "--listen", "localhost:70000"], "'localhost:70000' is not HOST:PORT"),
