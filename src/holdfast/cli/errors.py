@@ -1,0 +1,35 @@
+"""Failures of a command, as one sentence on stderr."""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_USAGE
+
+
+class CommandFailed(Exception):
+    """What was asked for cannot be done; the message is the sentence."""
+
+
+class UsageError(Exception):
+    """The command makes no sense as it was given, in a way that only shows once its options are read."""
+
+
+def say(prog: str, sentence: object) -> None:
+    """A sentence for the person at the terminal: on stderr, so that the output stays what it is."""
+    print(f"{prog}: {' '.join(str(sentence).split())}", file=sys.stderr)
+
+
+def report(prog: str, error: Exception) -> int:
+    """Says what went wrong and returns the exit code; raises what is no failure of the command but a bug of ours."""
+    # Only now: most commands end well.
+    from holdfast.client.errors import ConfigError, HoldfastError
+
+    if isinstance(error, UsageError | ConfigError):
+        say(prog, error)
+        return EXIT_USAGE
+    if isinstance(error, CommandFailed | HoldfastError):
+        lacking = isinstance(error, HoldfastError) and error.code is not None and "AUTHORIZATION" in error.code.name
+        say(prog, f"{error}: this user lacks the permission" if lacking else error)
+        return EXIT_FAILED
+    raise error

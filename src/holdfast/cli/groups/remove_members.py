@@ -1,0 +1,119 @@
+"""`holdfast groups remove-members`: give up the seats of members that will not come back (KIP-345)."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.errors import CommandFailed, UsageError, say
+from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
+from holdfast.cli.groups.selection import existing
+from holdfast.cli.output import print_json, print_table
+from holdfast.cli.parsing import CommaList
+from holdfast.cli.parsing import add_command as add
+from holdfast.cli.results import error_json
+
+if TYPE_CHECKING:
+    from holdfast.cli.parsing import Commands
+    from holdfast.client.admin import Admin
+    from holdfast.client.descriptions import Removal
+    from holdfast.client.errors import HoldfastError
+
+_REASON: Final = "removed by holdfast groups remove-members"
+
+
+def add_command(commands: Commands) -> None:
+    parser = add(
+        commands,
+        "remove-members",
+        run,
+        "give up the seats of members that will not come back, in one rebalance",
+        [
+            "holdfast groups remove-members --bootstrap-server 127.0.0.1:9092 --group orders "
+            "--instance-ids orders-3,orders-4",
+            "holdfast groups remove-members --bootstrap-server 127.0.0.1:9092 --group orders "
+            "--instance-prefix orders-eu- --reason 'moved to another region'",
+        ],
+        "A member that still runs comes back at once: stop it first.",
+    )
+    parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
+    parser.add_argument(
+        "--instance-ids",
+        "--group-instance-ids",
+        metavar="ID,…",
+        action=CommaList,
+        default=[],
+        help="instance ids of static members, separated by commas; may be repeated",
+    )
+    parser.add_argument(
+        "--instance-prefix", metavar="PREFIX", help="all static members whose instance id begins with this"
+    )
+    parser.add_argument(
+        "--member-ids", metavar="ID,…", action=CommaList, default=[], help="member ids, separated by commas"
+    )
+    parser.add_argument("--reason", default=_REASON, help="why; the broker's log and ledger keep it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_connection_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if not (options.instance_ids or options.member_ids or options.instance_prefix):
+        raise UsageError("name the members: --instance-ids, --instance-prefix or --member-ids")
+    with open_admin(options) as admin:
+        removals = _removals(options, admin)
+    if options.json:
+        print_json([_identity(one) | error_json(one.error) for one in removals])
+    else:
+        rows = [(one.group_instance_id, one.member_id, _outcome(one.error)) for one in removals]
+        print_table(("INSTANCE-ID", "CONSUMER-ID", "RESULT"), rows)
+    failed = [one for one in removals if one.error is not None]
+    if failed:
+        say(options.prog, f"{len(failed)} of {len(removals)} members were not removed")
+    return EXIT_FAILED if failed else EXIT_OK
+
+
+def _removals(options: argparse.Namespace, admin: Admin) -> list[Removal]:
+    """Raises for what concerns the group as a whole; a coordinator would only call every member of it unknown."""
+    from holdfast.client.errors import HoldfastError
+    from holdfast.wire.error_codes import ErrorCode
+
+    try:
+        group = existing(admin, options.group)
+        instance_ids = list(dict.fromkeys(options.instance_ids))
+        if options.instance_prefix:
+            seats = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
+            matching = [one for one in seats if one.startswith(options.instance_prefix) and one not in instance_ids]
+            if not (matching or instance_ids or options.member_ids):
+                raise CommandFailed(
+                    f"group {options.group!r} has no static member whose instance id begins with "
+                    f"{options.instance_prefix!r}"
+                )
+            instance_ids += matching
+        return admin.remove_members(
+            options.group,
+            instance_ids=instance_ids,
+            member_ids=list(dict.fromkeys(options.member_ids)),
+            reason=options.reason,
+        )
+    except HoldfastError as error:
+        if error.code is not ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise
+        raise CommandFailed(
+            f"this user may not remove members of group {options.group!r}: it needs READ and DESCRIBE on the group "
+            "(GROUP_AUTHORIZATION_FAILED)"
+        ) from error
+
+
+def _identity(removal: Removal) -> dict[str, str | None]:
+    return {"instance_id": removal.group_instance_id, "member_id": removal.member_id or None}
+
+
+def _outcome(error: HoldfastError | None) -> str:
+    from holdfast.wire.error_codes import ErrorCode
+
+    if error is None:
+        return "removed"
+    if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+        return "not in the group (UNKNOWN_MEMBER_ID)"
+    return str(error)

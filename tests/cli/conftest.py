@@ -1,0 +1,66 @@
+"""Both servers, names that no other test uses, and the command as it is run in this process."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from holdfast.cli.main import main
+from tests.clients.servers import Server
+from tests.support.quick_brokers import server
+
+__all__ = ["server"]
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+class Cli:
+    """`holdfast …` against one server, without the second that a process of its own takes."""
+
+    def __init__(self, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.bootstrap = bootstrap
+        self._capsys = capsys
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        self._capsys.readouterr()
+        code = main([*arguments, "--bootstrap-server", self.bootstrap])
+        said = self._capsys.readouterr()
+        assert not [line for line in said.out.splitlines() if line.endswith(" ")], "a line ends in spaces"
+        return code, said.out, said.err
+
+    def done(self, *arguments: str) -> str:
+        """The stdout of what must succeed without a complaint."""
+        code, out, errors = self.run(*arguments)
+        assert (code, errors) == (0, ""), (code, errors, out)
+        return out
+
+    def table(self, *arguments: str) -> list[dict[str, str]]:
+        header, *rows = self.done(*arguments).splitlines()
+        names = header.split()
+        return [dict(zip(names, row.split(), strict=True)) for row in rows]
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.done(*arguments, "--json"))
+
+    def refused(self, *arguments: str) -> str:
+        """The one sentence of what must fail, with nothing on stdout."""
+        code, out, errors = self.run(*arguments)
+        assert (code, out, errors.count("\n")) == (1, "", 1), (code, out, errors)
+        return errors.strip()
+
+
+@pytest.fixture
+def cli(server: Server, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(server.bootstrap, capsys)

@@ -1,0 +1,55 @@
+"""`holdfast …` as a process of its own, for what depends on one: signals, pipes, bytes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.eventually import eventually
+
+PATIENCE_S = 60
+HOLDFAST = (sys.executable, "-m", "holdfast.cli.main")
+
+Process = subprocess.Popen[bytes]
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[Process]:
+    """Gone when the test is."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*HOLDFAST, *arguments], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process: Process, number: signal.Signals | None = None) -> tuple[int, bytes, bytes]:
+    """Exit code and the rest of stdout and stderr, after a signal if one is given."""
+    if number is not None:
+        process.send_signal(number)
+    rest, errors = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, rest, errors
+
+
+def line_of(process: Process) -> bytes:
+    """The next line on stdout; it fails where there is none any more."""
+    assert process.stdout is not None
+    line: bytes = process.stdout.readline()
+    assert line, f"ended with {process.wait(PATIENCE_S)}"
+    return line
+
+
+def lines_until(process: Process, word: bytes) -> list[bytes]:
+    """The lines up to the one that has this in it."""
+    lines: list[bytes] = []
+
+    def found() -> bool:
+        lines.append(line_of(process))
+        return word in lines[-1]
+
+    eventually(found, f"a line with {word!r}; there were {lines!r}")
+    return lines

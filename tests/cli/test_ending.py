@@ -1,0 +1,161 @@
+"""How commands end: signals, pipes that break, disks that are full, brokers that are not there."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.processes import HOLDFAST, PATIENCE_S, ended, line_of, lines_until, running
+from tests.clients.servers import Server
+from tests.groups.world import committed, make_topic, produce
+from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_member_that_is_stopped_commits_what_it_has_printed(
+    server: Server, topic: str, group: str, number: signal.Signals, code: int
+) -> None:
+    make_topic(server, topic, 1)
+    produce(server, topic, 10, partitions=1)
+    to = ["--topic", topic, "--bootstrap-server", server.bootstrap, "--group", group, "--from-beginning"]
+    with running("consume", *to) as process:
+        for expected in range(10):
+            assert line_of(process) == b"%d\n" % expected
+        assert ended(process, number) == (code, b"", b"")
+    assert committed(server, group, topic) == {0: 10}
+
+
+def test_a_member_whose_output_nobody_reads_ends_quietly_and_commits_nothing_of_it(
+    quick_holdfast: HoldfastBroker, topic: str, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    cli = Cli(quick_holdfast.bootstrap, capsys)
+    to = ["--topic", topic, "--bootstrap-server", quick_holdfast.bootstrap, "--group", group, "--from-beginning"]
+    with running("consume", *to) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+
+        def is_member() -> bool:
+            code, out, _ = cli.run("groups", "describe", "--group", group, "--members", "--json")
+            return code == 0 and topic in out
+
+        eventually(is_member, "it has the partition")
+        produce(quick_holdfast, topic, 10, partitions=1)
+        assert process.wait(PATIENCE_S) == 141
+        assert process.stderr is not None and process.stderr.read() == b""
+    assert committed(quick_holdfast, group, topic).get(0, 0) == 0
+
+
+def test_a_pipe_that_breaks_is_quiet(quick_holdfast: HoldfastBroker, topic: str) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    produce(quick_holdfast, topic, 50_000, partitions=1)
+    command = " ".join([*HOLDFAST, "consume", "--topic", topic, "--from-beginning", "--bootstrap-server"])
+    script = f"{command} {quick_holdfast.bootstrap} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=PATIENCE_S, check=True)
+    assert (done.stdout, done.stderr) == (b"0\n141\n", b"")
+
+
+def test_a_producer_that_is_interrupted_sends_what_it_has_read(quick_holdfast: HoldfastBroker, topic: str) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    with running("produce", "--topic", topic, "--bootstrap-server", quick_holdfast.bootstrap) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"1\n2\n3\nhalf a li")
+        process.stdin.flush()
+        eventually(lambda: end_of(quick_holdfast, topic) == 3, "three records")
+        process.send_signal(signal.SIGINT)  # while it waits for the rest of the line
+        assert process.wait(PATIENCE_S) == 130
+        assert process.stderr is not None and process.stderr.read() == f"3 records to {topic}\n".encode()
+    assert end_of(quick_holdfast, topic) == 3
+
+
+def end_of(server: Server, topic: str) -> int | None:
+    from holdfast import Admin
+
+    with Admin({"bootstrap.servers": server.bootstrap}) as admin:
+        return admin.describe_topics([topic])[0].partitions[0].latest
+
+
+@pytest.mark.parametrize(
+    "words", [["groups", "watch", "--interval", "0.2"], ["groups", "history", "--follow"]], ids=["watch", "follow"]
+)
+def test_what_follows_ends_quietly_with_ctrl_c(
+    quick_holdfast: HoldfastBroker, topic: str, group: str, words: list[str]
+) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    with running(*words, "--bootstrap-server", quick_holdfast.bootstrap, "--group", group) as process:
+        line_of(process)
+        assert ended(process, signal.SIGINT) == (130, b"", b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_sentence(quick_holdfast: HoldfastBroker) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*HOLDFAST, "topics", "list", "--bootstrap-server", quick_holdfast.bootstrap],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    said = b"holdfast topics list: the output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["groups", "list"],
+        ["groups", "describe", "--group", "g"],
+        ["topics", "create", "--topic", "t"],
+        ["groups", "watch", "--group", "g"],
+        ["groups", "history", "--follow"],
+    ],
+    ids=" ".join,
+)
+def test_a_broker_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    sentence = Cli("127.0.0.1:1", capsys).refused(*words, "--timeout", "0.2")
+    assert "127.0.0.1:1: cannot connect: Connection refused" in sentence
+
+
+def test_python_without_confluent_kafka_is_told_what_to_install(quick_holdfast: HoldfastBroker, topic: str) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    program = "import sys; sys.modules['confluent_kafka'] = None; from holdfast.cli.main import main; sys.exit(main())"
+    to = ["--topic", topic, "--bootstrap-server", quick_holdfast.bootstrap]
+    for words in (["produce", "/dev/null"], ["consume"], ["consume", "--group", "g"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words, *to],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert "pip install 'holdfast[client]'" in done.stderr
+    # and the rest of the command line works without it
+    done = subprocess.run(
+        [sys.executable, "-c", program, "topics", "list", "--bootstrap-server", quick_holdfast.bootstrap],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode, topic in done.stdout) == (0, True)
+
+
+def test_watching_survives_a_restart_of_the_broker() -> None:
+    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+        make_topic(broker, "orders", 1)
+        produce(broker, "orders", 1, partitions=1)
+        to = ["--bootstrap-server", broker.bootstrap]
+        with running("groups", "watch", "--group", "g", "--interval", "0.2", *to) as process:
+            assert b"Dead, 0 members" in line_of(process)
+            broker.restart()
+            with running("consume", "--topic", "orders", "--group", "g", "--from-beginning", *to) as member:
+                line_of(member)
+                lines_until(process, b"Stable, 1 member")

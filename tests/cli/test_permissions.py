@@ -1,0 +1,144 @@
+"""A user whom Apache Kafka's authorizer does not let do everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from holdfast.cli.main import main
+from tests.client.consumers import Watched, poll_until, watching
+from tests.client.guarded_kafka import free_ports
+from tests.groups.world import make_topic, produce
+from tests.support.apache_kafka import HOST, ApacheKafka
+from tests.support.eventually import eventually
+from tests.support.quick_brokers import QUICK
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+USER, PASSWORD = "alice", "alices-secret"
+_LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+
+
+class AuthorizingKafka(ApacheKafka):
+    """Whoever comes without a password may do everything; whoever has one, what was granted."""
+
+    guarded = ""
+
+    def _write_properties(self) -> None:
+        port, controller_port = self._ports or (0, 0)
+        (guarded_port,) = free_ports(1)
+        self.guarded = f"{HOST}:{guarded_port}"
+        self._overrides |= {
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port},GUARDED://{self.guarded}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port},GUARDED://{self.guarded}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
+            "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.guarded.plain.sasl.jaas.config": _LOGIN,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+        super()._write_properties()
+
+    def grant(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        allow, literal = AclPermissionType.ALLOW, ResourcePatternType.LITERAL
+        binding = AclBinding(kind, name, literal, f"User:{USER}", "*", operation, allow)
+        for done in AdminClient({"bootstrap.servers": self.bootstrap}).create_acls([binding]).values():
+            done.result(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def kafka(apache_kafka_distribution: object) -> Iterator[AuthorizingKafka]:
+    with AuthorizingKafka(QUICK) as broker:
+        yield broker
+
+
+class Alice:
+    def __init__(self, kafka: AuthorizingKafka, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self._file = directory / "alice.properties"
+        self._file.write_text(
+            f"bootstrap.servers={kafka.guarded}\nsecurity.protocol=SASL_PLAINTEXT\n"
+            f"sasl.mechanism=PLAIN\nsasl.username={USER}\nsasl.password={PASSWORD}\n"
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = main([*arguments, "--command-config", str(self._file)])
+        said = self._capsys.readouterr()
+        assert PASSWORD not in said.out + said.err
+        return code, said.out, said.err
+
+
+@pytest.fixture
+def alice(kafka: AuthorizingKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Alice:
+    return Alice(kafka, tmp_path, capsys)
+
+
+def test_removing_members_needs_a_right_to_the_group_and_the_sentence_names_it(
+    kafka: AuthorizingKafka, alice: Alice, topic: str, group: str
+) -> None:
+    make_topic(kafka, topic)
+    seat = Watched(kafka, group, group_instance_id="seat-1", session_timeout_ms=60_000).subscribe(topic)
+    with watching(seat):
+        poll_until(lambda: seat.partitions, "a member", seat)
+        seat.consumer.close()
+    words = ("groups", "remove-members", "--group", group, "--instance-ids", "seat-1")
+    refusal = (
+        f"holdfast groups remove-members: this user may not remove members of group {group!r}: it needs READ and "
+        "DESCRIBE on the group (GROUP_AUTHORIZATION_FAILED)\n"
+    )
+    describe = ("groups", "describe", "--group", group, "--members")
+
+    assert alice.run(*words) == (1, "", refusal)
+    code, out, errors = alice.run(*describe)
+    assert (code, out, errors.count("\n")) == (1, "", 1)
+    assert "GROUP_AUTHORIZATION_FAILED" in errors
+
+    kafka.grant(ResourceType.GROUP, group, AclOperation.DESCRIBE)
+    eventually(lambda: alice.run(*describe)[0] == 0, "she may look")
+    assert alice.run(*words) == (1, "", refusal)
+    assert "seat-1" in alice.run(*describe)[1]
+
+    kafka.grant(ResourceType.GROUP, group, AclOperation.READ)
+    eventually(lambda: alice.run(*words)[0] == 0, "she may remove")
+    assert "seat-1" not in alice.run(*describe)[1]
+
+
+def test_topics_need_rights_too(kafka: AuthorizingKafka, alice: Alice, topic: str) -> None:
+    code, out, errors = alice.run("topics", "create", "--topic", topic)
+    assert (code, out, errors.count("\n")) == (1, "", 1)
+    assert "TOPIC_AUTHORIZATION_FAILED: this user may not do that to the topic" in errors
+    make_topic(kafka, topic)
+    assert topic not in alice.run("topics", "list")[1]
+    code, out, errors = alice.run("consume", "--topic", topic)
+    assert (code, out, errors.count("\n")) == (1, "", 1)
+    assert "this user may not see it" in errors
+
+
+def test_the_file_lets_records_through_as_well(
+    kafka: AuthorizingKafka, alice: Alice, topic: str, group: str, tmp_path: Path
+) -> None:
+    make_topic(kafka, topic, 1)
+    produce(kafka, topic, 2, partitions=1)
+    lines = tmp_path / "lines"
+    lines.write_text("hers\n")
+    for kind, name, operation in (
+        (ResourceType.TOPIC, topic, AclOperation.READ),
+        (ResourceType.TOPIC, topic, AclOperation.WRITE),
+        (ResourceType.GROUP, group, AclOperation.READ),
+    ):
+        kafka.grant(kind, name, operation)
+    eventually(lambda: alice.run("produce", str(lines), "--topic", topic)[0] == 0, "she may write")
+    read = ("consume", "--topic", topic, "--from-beginning", "--max-messages", "3")
+    assert alice.run(*read) == (0, "0\n1\nhers\n", "")
+    assert alice.run(*read, "--group", group) == (0, "0\n1\nhers\n", "")
