@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -66,7 +67,9 @@ _NOT_FOR_THE_DATA_PLANE: Final = {
 }
 
 
-def _known() -> frozenset[str]:
+@cache
+def known_settings() -> frozenset[str]:
+    """Every name that a consumer takes."""
     listed = files("holdfast.client").joinpath("record_settings.txt").read_text("utf-8").splitlines()
     return _OURS | NETWORK_NAMES | {line for line in listed if line and not line.startswith("#")}
 
@@ -91,7 +94,7 @@ class ConsumerConfig:
 
     @classmethod
     def read(cls, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:
-        settings = read_config(config, keywords, _known())
+        settings = read_config(config, keywords, known_settings())
         one_of(settings, "group.protocol", "classic", ("classic",))
         reset = one_of(settings, "auto.offset.reset", "latest", _RESETS)
         isolation = one_of(settings, "isolation.level", "read_committed", ("read_committed", "read_uncommitted"))

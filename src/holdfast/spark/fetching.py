@@ -88,6 +88,7 @@ class _Reading:
         self._fail_on_data_loss = fail_on_data_loss
         self._moved_at = self._looked_at = time.monotonic()
         self._missing_since: dict[Where, float] = {}
+        self._high_watermark: dict[Where, int] = {}
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self._consumer.assign(self._position)
@@ -171,6 +172,7 @@ class _Reading:
             return
         if code == _EOF:
             if where in self._position:
+                self._high_watermark[where] = self._consumer.high_watermark(where)
                 self._reached(where, event.offset())
                 self._look(where)
         elif code in _ELSEWHERE or code in _UNKNOWN:
@@ -226,6 +228,8 @@ class _Reading:
         has = f"the partition now has {first} to {end}"
         if self._position[where] < first:
             self._lost(where, first, has)
+        elif end <= self._position[where] < self._high_watermark.get(where, end):
+            self._consumer.trouble = f"a transaction is open that began at {end} or before"
         elif end <= self._position[where]:
             self._lost(where, self._ranges[where].end, has)
 

@@ -188,6 +188,11 @@ def _read_options(options: Mapping[str, str], elsewhere: Collection[str], what: 
     )
 
 
+def check_names(options: Mapping[str, str]) -> None:
+    """Refuse what neither the source nor the sink knows."""
+    split(options, (*_READ, *_WRITE))
+
+
 def split(options: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Our own options by their right names, and the client's without their prefix. Unknown ones are refused."""
     by_lower = {name.lower(): name for name in known}

@@ -110,8 +110,14 @@ class RangeConsumer:
         self.trouble = said(found.error)
         return None
 
+    def high_watermark(self, where: Where) -> int:
+        """Where the partition ended when it was last fetched, with what is not committed yet."""
+        found = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*where), cached=True)
+        return -1 if found is None else int(found[1])
+
     def bounds(self, where: Where, timeout_s: float) -> tuple[int, int] | None:
-        """Where the partition begins and ends; None if it cannot be asked."""
+        """Where the partition begins and ends for one who reads what is committed, if that is asked for; None if it
+        cannot be had."""
         try:
             found = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*where), timeout=timeout_s)
         except confluent_kafka.KafkaException as error:

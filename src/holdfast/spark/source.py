@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.client.config import truth
 from holdfast.spark.columns import columns
 from holdfast.spark.complaints import in_one_sentence
-from holdfast.spark.options import batch_options, stream_options
+from holdfast.spark.options import batch_options, check_names, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -27,6 +27,8 @@ Options = Mapping[str, str]
 
 @in_one_sentence
 def schema(options: Options) -> str:
+    """Spark asks for it when a query is built, before it runs: the time to tell of names that nobody knows."""
+    check_names(options)
     lowered = {name.lower(): value for name, value in dict(options).items()}
     return columns(truth(lowered, "includeheaders", False))
 
