@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -25,6 +27,34 @@ def running(*arguments: str) -> Iterator[Process]:
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def at_terminal(*arguments: str) -> Iterator[tuple[Process, int]]:
+    """The same with a terminal as its stdout and stderr; what it shows is read from the descriptor."""
+    mine, its = pty.openpty()
+    environment = os.environ | {"TERM": "xterm"}
+    try:
+        with subprocess.Popen([*HOLDFAST, *arguments], stdout=its, stderr=its, env=environment) as process:
+            os.close(its)
+            try:
+                yield process, mine
+            finally:
+                process.kill()
+    finally:
+        os.close(mine)
+
+
+def shown_until(terminal: int, word: bytes) -> bytes:
+    """What the terminal shows up to this word."""
+    shown = bytearray()
+
+    def found() -> bool:
+        shown.extend(os.read(terminal, 65536))
+        return word in shown
+
+    eventually(found, f"{word!r} at the terminal; it shows {shown!r}")
+    return bytes(shown)
 
 
 def ended(process: Process, number: signal.Signals | None = None) -> tuple[int, bytes, bytes]:

@@ -107,6 +107,20 @@ def test_a_full_disk_is_one_sentence(quick_holdfast: HoldfastBroker) -> None:
     assert (done.returncode, done.stderr) == (1, said)
 
 
+@pytest.mark.parametrize("words", [[], ["--group", "g"]], ids=["alone", "member"])
+def test_a_broker_that_goes_away_is_not_taken_for_the_end_of_the_records(words: list[str]) -> None:
+    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+        make_topic(broker, "orders", 1)
+        produce(broker, "orders", 1, partitions=1)
+        to = ["--topic", "orders", "--bootstrap-server", broker.bootstrap]
+        with running("consume", *to, "--from-beginning", "--timeout", "2", *words) as process:
+            assert line_of(process) == b"0\n"
+            broker.kill()
+            code, rest, errors = ended(process)
+    assert (code, rest, errors.count(b"\n")) == (1, b"", 1), errors
+    assert b"no broker can be reached" in errors
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.processes import ended, line_of, lines_until, running
+from tests.cli.processes import at_terminal, ended, line_of, lines_until, running, shown_until
 from tests.client.consumers import Watched, poll_until, watching
 from tests.clients.servers import Server
 from tests.groups.world import make_topic
@@ -112,6 +112,25 @@ def test_a_member_that_leaves_is_told_in_words(server: Server, topic: str, group
     name = one_of(joined, b" joined").split()[-2]
     assert name.startswith(b"visitor-")
     assert one_of(left, name + b" left")
+
+
+def test_a_terminal_shows_the_whole_group_drawn_anew_with_what_happened(
+    quick_holdfast: HoldfastBroker, topic: str, group: str
+) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    come_and_go(quick_holdfast, topic, group, client_id="earlier")
+    words = ["groups", "watch", "--group", group, "--interval", "0.2", "--bootstrap-server", quick_holdfast.bootstrap]
+    with at_terminal(*words) as (process, terminal):
+        first = shown_until(terminal, b"became empty")
+        assert first.startswith(b"\x1b[H\x1b[J" + f"{group}: Empty, 0 members, lag 0".encode())
+        one = Watched(quick_holdfast, group, client_id="visitor").subscribe(topic)
+        with watching(one):
+            poll_until(lambda: one.partitions, "a member", one)
+            later = shown_until(terminal, f"{group}: Stable, 1 member,".encode())
+            later += shown_until(terminal, f"{topic}(0)".encode())
+        assert b"CONSUMER-ID" in later and b"visitor-" in later
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
 
 
 def one_of(lines: list[bytes], end: bytes) -> bytes:

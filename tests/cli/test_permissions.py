@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has them, without saying so to mypy
     AclBinding,
     AclOperation,
     AclPermissionType,
@@ -52,7 +52,8 @@ class AuthorizingKafka(ApacheKafka):
     def grant(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
         allow, literal = AclPermissionType.ALLOW, ResourcePatternType.LITERAL
         binding = AclBinding(kind, name, literal, f"User:{USER}", "*", operation, allow)
-        for done in AdminClient({"bootstrap.servers": self.bootstrap}).create_acls([binding]).values():
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})  # named: it must outlive its question
+        for done in admin.create_acls([binding]).values():
             done.result(timeout=60)
 
 

@@ -25,10 +25,10 @@ def test_a_topics_life(server: Server, cli: Cli, topic: str) -> None:
     assert header.split() == ["PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "LOG-START-OFFSET", "LOG-END-OFFSET"]
     assert [line.split() for line in partitions] == [["0", "1", "1", "1", "0", "3"], ["1", "1", "1", "1", "0", "0"]]
 
-    words = ("--topic", topic, "--partitions", "4")
-    assert cli.done("topics", "add-partitions", *words) == f"{topic}: has 4 partitions now\n"
+    more = ("--topic", topic, "--partitions", "4")
+    assert cli.done("topics", "add-partitions", *more) == f"{topic}: has 4 partitions now\n"
     eventually(lambda: row(cli, topic) == ("4", "1"), "four partitions")
-    assert "INVALID_PARTITIONS" in cli.refused("topics", "add-partitions", *words)
+    assert "INVALID_PARTITIONS" in cli.refused("topics", "add-partitions", *more)
 
     assert cli.done("topics", "delete", "--topic", topic) == f"{topic}: deleted\n"
     eventually(lambda: row(cli, topic) is None, "it is gone")

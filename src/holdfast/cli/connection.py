@@ -53,12 +53,12 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     return settings | {"bootstrap.servers": servers}
 
 
-def open_admin(options: argparse.Namespace, settings: dict[str, Any] | None = None) -> Admin:
+def open_admin(options: argparse.Namespace, timeout_s: float | None = None) -> Admin:
+    """Waits for the brokers as long as `--timeout` says, unless the command means something else by it."""
     from holdfast.client.admin import Admin
 
-    timeout_s = getattr(options, "timeout", None) if settings is None else None
-    config = client_settings(options) if settings is None else settings
-    return Admin({"default.api.timeout.ms": int((timeout_s or TIMEOUT_S) * 1000)} | config)
+    wait_s: float = options.timeout if timeout_s is None else timeout_s
+    return Admin({"default.api.timeout.ms": int(wait_s * 1000)} | client_settings(options))
 
 
 def _from_file(path: Path | None) -> dict[str, Any]:

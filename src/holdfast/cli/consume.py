@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli.connection import add_connection_options, client_settings, open_admin
+from holdfast.cli.connection import TIMEOUT_S, add_connection_options, client_settings, open_admin
 from holdfast.cli.errors import CommandFailed, UsageError, say
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.parsing import add_command as add
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 500
 _LOOK_EVERY_S: Final = 0.1
+_STILL_THERE_S: Final = 5.0
+"""How long a broker that has sent nothing may take to say that it is there."""
 _QUIET: Final = {"log_level": 0}
 """librdkafka would write every failed connection to stderr; what matters comes as an error."""
 
@@ -83,14 +85,19 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--instance-id is a seat in a group: give --group as well")
     write: Write = _json_line if options.json else template(options.format)
     reading = _as_member if options.group is not None else _alone
-    with Stopping() as stopping, reading(options) as (read, is_ready):
-        _print_records(options, stopping, read, is_ready, write)
+    with Stopping() as stopping:
+        topics = _topics(options, TIMEOUT_S)
+        with reading(options, topics) as (read, is_ready):
+            is_idle = _print_records(options, stopping, read, is_ready, write)
+    if is_idle:
+        _topics(options, _STILL_THERE_S)  # nothing comes from a broker that is gone, and that is a failure
     return EXIT_OK if stopping.exit_code is None else stopping.exit_code
 
 
 def _print_records(
     options: argparse.Namespace, stopping: Stopping, read: Read, is_ready: Callable[[], bool], write: Write
-) -> None:
+) -> bool:
+    """Whether it ended because no more came."""
     left: int | None = options.max_messages
     last_at = time.monotonic()
     while stopping.exit_code is None and left != 0:
@@ -104,7 +111,8 @@ def _print_records(
         if good or not is_ready():
             last_at = time.monotonic()
         elif options.timeout is not None and time.monotonic() - last_at >= options.timeout:
-            return
+            return True
+    return False
 
 
 def _complained(options: argparse.Namespace, record: Any) -> bool:
@@ -125,16 +133,16 @@ def _json_line(record: Any) -> bytes:
 
 
 @contextmanager
-def _as_member(options: argparse.Namespace) -> Iterator[tuple[Read, Callable[[], bool]]]:
-    settings = client_settings(options)
-    _check_topics(options, settings)
+def _as_member(
+    options: argparse.Namespace, _topics: Sequence[TopicDescription]
+) -> Iterator[tuple[Read, Callable[[], bool]]]:
     try:
         from holdfast import Consumer
     except ImportError as error:
         raise CommandFailed(str(error)) from error
 
-    config = {"auto.offset.reset": "earliest" if options.from_beginning else "latest"} | _QUIET | settings
-    config |= dict(options.sets) | {"group.id": options.group}
+    config = {"auto.offset.reset": "earliest" if options.from_beginning else "latest"} | _QUIET
+    config |= client_settings(options) | dict(options.sets) | {"group.id": options.group}
     if options.instance_id is not None:
         config["group.instance.id"] = options.instance_id
     # An exception that leaves the block commits nothing: what was not printed must come again.
@@ -144,15 +152,16 @@ def _as_member(options: argparse.Namespace) -> Iterator[tuple[Read, Callable[[],
 
 
 @contextmanager
-def _alone(options: argparse.Namespace) -> Iterator[tuple[Read, Callable[[], bool]]]:
+def _alone(
+    options: argparse.Namespace, topics: Sequence[TopicDescription]
+) -> Iterator[tuple[Read, Callable[[], bool]]]:
     """Every partition that there is now, from an offset that is known before the first record is read."""
-    settings = client_settings(options)
-    topics = _check_topics(options, settings)
     try:
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
     except ImportError as error:
         raise CommandFailed("consume reads records through confluent-kafka: pip install 'holdfast[client]'") from error
 
+    settings = client_settings(options)
     settings.pop("default.api.timeout.ms", None)
     config = {"group.id": "unused", "enable.auto.commit": False, "enable.auto.offset.store": False} | _QUIET
     try:
@@ -167,17 +176,28 @@ def _alone(options: argparse.Namespace) -> Iterator[tuple[Read, Callable[[], boo
         ]
         # A partition that no broker leads has no offsets, and nothing to read.
         consumer.assign([TopicPartition(name, number, at) for name, number, at in starts if at is not None])
-        yield consumer.consume, lambda: True
+
+        def read(most: int, timeout_s: float) -> list[Any]:
+            # librdkafka looks for the coordinator of its group, which it has no use for and we no right to.
+            records = consumer.consume(most, timeout_s)
+            return [one for one in records if not _is(one, KafkaError.GROUP_AUTHORIZATION_FAILED)]
+
+        yield read, lambda: True
     finally:
         consumer.close()
 
 
-def _check_topics(options: argparse.Namespace, settings: dict[str, Any]) -> list[TopicDescription]:
+def _is(record: Any, code: int) -> bool:
+    error = record.error()
+    return error is not None and bool(error.code() == code)
+
+
+def _topics(options: argparse.Namespace, timeout_s: float) -> Sequence[TopicDescription]:
     """The topics as they are now. Whatever is wrong with broker or topic is said here, in one sentence."""
     names = [name for name in options.topic if not name.startswith("^")]
     if options.group is None and len(names) < len(options.topic):
         raise UsageError("a pattern of topics needs --group")
-    with open_admin(options, settings) as admin:
+    with open_admin(options, timeout_s) as admin:
         if not names:
             admin.list_topics()  # whether the broker can be reached; which topics a pattern means is seen later
         return admin.describe_topics(names)

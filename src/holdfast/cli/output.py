@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -72,5 +73,5 @@ def print_json_line(value: Any) -> None:
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at stdout."""
-    return sys.stdout.isatty()
+    """Whether a person looks at stdout, with a terminal that can be drawn over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -41,6 +40,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:
+    import difflib  # only now: few commands are misspelt
+
     nearest = difflib.get_close_matches(given, list(known), 1, 0.5)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 

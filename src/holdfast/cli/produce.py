@@ -72,7 +72,7 @@ def add_command(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     settings = client_settings(options)
     with _lines(options.file) as (lines, size):
-        _check_topic(options, settings)
+        _check_topic(options)
         with Stopping(interrupting=True) as stopping, Progress("records", size) as progress:
             sending = Sending(options, _producer(options, settings), progress)
             # Whoever waits for a line at a terminal is woken by Ctrl-C alone; what was read is sent all the same.
@@ -174,12 +174,12 @@ def _producer(options: argparse.Namespace, settings: dict[str, Any]) -> Any:
         raise UsageError(f"librdkafka refuses the settings: {error}") from error
 
 
-def _check_topic(options: argparse.Namespace, settings: dict[str, Any]) -> None:
+def _check_topic(options: argparse.Namespace) -> None:
     """Whatever is wrong with broker or topic is said here, in one sentence, before anything is read."""
     from holdfast.client.errors import TopicError
     from holdfast.wire.error_codes import ErrorCode
 
-    with open_admin(options, {"default.api.timeout.ms": int(options.timeout * 1000)} | settings) as admin:
+    with open_admin(options) as admin:
         try:
             (topic,) = admin.describe_topics([options.topic])
         except TopicError as error:

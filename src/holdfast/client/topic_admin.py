@@ -192,7 +192,8 @@ def create_topics(network: Network, topics: Iterable[NewTopic], deadline: float,
     def build(_version: int) -> CreateTopicsRequest:
         return CreateTopicsRequest(wanted, _left_ms(deadline), validate_only)
 
-    return _changed(network, CREATE_TOPICS, build, lambda answer: answer.topics, deadline) if wanted else {}
+    names = [one.name for one in wanted]
+    return _changed(network, CREATE_TOPICS, names, build, lambda answer: answer.topics, deadline)
 
 
 def delete_topics(network: Network, names: Iterable[str], deadline: float) -> Results:
@@ -203,7 +204,7 @@ def delete_topics(network: Network, names: Iterable[str], deadline: float) -> Re
             return DeleteTopicsRequest(topic_names=wanted, timeout_ms=_left_ms(deadline))
         return DeleteTopicsRequest([DeleteTopicState(name) for name in wanted], timeout_ms=_left_ms(deadline))
 
-    return _changed(network, DELETE_TOPICS, build, lambda answer: answer.responses, deadline) if wanted else {}
+    return _changed(network, DELETE_TOPICS, wanted, build, lambda answer: answer.responses, deadline)
 
 
 def add_partitions(network: Network, totals: Mapping[str, int], deadline: float) -> Results:
@@ -212,18 +213,21 @@ def add_partitions(network: Network, totals: Mapping[str, int], deadline: float)
     def build(_version: int) -> CreatePartitionsRequest:
         return CreatePartitionsRequest(wanted, _left_ms(deadline))
 
-    return _changed(network, CREATE_PARTITIONS, build, lambda answer: answer.results, deadline) if wanted else {}
+    return _changed(network, CREATE_PARTITIONS, list(totals), build, lambda answer: answer.results, deadline)
 
 
 def _changed(
     network: Network,
     api: Api,
+    names: Sequence[str],
     build: Callable[[int], Any],
     results_of: Callable[[Any], Sequence[Any]],
     deadline: float,
 ) -> Results:
-    """What became of each topic. Only the controller changes topics; after an election it is another one. A request
-    that was lost is not sent again: it may have been carried out."""
+    """What became of each topic, in the order of the names. Only the controller changes topics; after an election it
+    is another one. A request that was lost is not sent again: it may have been carried out."""
+    if not names:
+        return {}
     while True:
         controller = network.metadata((), deadline).controller_id
         connection = network.node(controller, deadline) if controller >= 0 else network.any(deadline)
@@ -231,7 +235,8 @@ def _changed(
         results = results_of(connection.ask(build(version), deadline, version))
         elsewhere = any(one.error_code == ErrorCode.NOT_CONTROLLER for one in results)
         if not elsewhere or time.monotonic() + network.settings.retry_backoff_s >= deadline:
-            return {one.name: _error(one.name, one.error_code, getattr(one, "error_message", None)) for one in results}
+            told = {one.name: _error(one.name, one.error_code, getattr(one, "error_message", None)) for one in results}
+            return {name: told.get(name, TopicError(f"topic {name!r}: the broker left it out")) for name in names}
         network.pause(network.settings.retry_backoff_s)
 
 

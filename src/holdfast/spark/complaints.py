@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from holdfast.client.consumer_config import known_settings
-from holdfast.client.errors import AuthenticationFailed, HoldfastError, TopicError
+from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, HoldfastError, TopicError
 from holdfast.spark.lifetime import is_runner
 from holdfast.spark.options import KAFKA
 
@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 _OPTIONS: Final[dict[type[HoldfastError], str]] = {
     AuthenticationFailed: "see the options kafka.security.protocol, kafka.sasl.* and kafka.ssl.*",
+    ConnectionFailed: "see the option kafka.bootstrap.servers, and whether the brokers run",
     TopicError: "see the options subscribe, subscribePattern and assign",
 }
 

@@ -81,6 +81,9 @@ class Query:
         positions = self._holdings.positions()
         self.newest = self._ends.ask(positions, LATEST)
         ranges, went_back = self._checked(positions)
+        # What the checkpoint knows better than the group of partitions that came just now, since the logs do reach that
+        # far: there may be no other call (Trigger.AvailableNow with nothing to read).
+        self._share.store()
         kept = self._holdings.begin(limited(ranges, most))
         has_news = went_back or any(one.start < one.end for one in kept)
         if not has_news and done.began_with is not None:  # else the checkpoint does not know yet where the query began

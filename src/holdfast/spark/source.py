@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from holdfast.client.config import truth
+from holdfast.client.errors import HoldfastError
 from holdfast.spark.columns import columns
 from holdfast.spark.complaints import in_one_sentence
 from holdfast.spark.options import batch_options, check_names, stream_options
@@ -40,11 +41,13 @@ def batch_reader(options: Options, _schema: StructType) -> DataSourceReader:
     return BatchReader(batch_options(options))
 
 
-@in_one_sentence
 def stream_reader(options: Options, _schema: StructType) -> DataSourceStreamReader:
-    from holdfast.spark.stream_reader import StreamReader
+    from holdfast.spark.stream_reader import RefusedReader, StreamReader
 
-    return StreamReader(stream_options(options))
+    try:
+        return StreamReader(stream_options(options))
+    except HoldfastError as error:  # Spark would show a fault of its own instead of what is raised here
+        return RefusedReader(error)
 
 
 @in_one_sentence

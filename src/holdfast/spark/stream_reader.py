@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from holdfast.client.errors import HoldfastError
 from holdfast.spark.complaints import in_one_sentence
 from holdfast.spark.lifetime import driver_age_s, end_with_spark
 from holdfast.spark.options import ReadOptions
@@ -27,6 +28,29 @@ FRESH_DRIVER_S: Final = 60.0
 """A driver that is older has likely done other things before it began this query: its age says nothing of a restart."""
 
 logger = logging.getLogger("holdfast.spark")
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Of a query whose options cannot be: it says so whatever it is asked."""
+
+    def __init__(self, error: HoldfastError) -> None:
+        self._error = error
+
+    @in_one_sentence
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    @in_one_sentence
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002 - whatever it is
+        raise self._error
+
+    @in_one_sentence
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+        raise self._error
+
+    @in_one_sentence
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:  # noqa: ARG002
+        raise self._error
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -79,11 +79,11 @@ def test_no_secret_is_printed_when_the_broker_cannot_be_had(tmp_path: Path, caps
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read .*nowhere: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*nowhere: No such file"):
         client_settings(options("--command-config", str(tmp_path / "nowhere")))
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="cannot read .*binary: it is not UTF-8"):
+    with pytest.raises(UsageError, match=r"cannot read .*binary: it is not UTF-8"):
         client_settings(options("--command-config", str(binary)))
 
 

@@ -107,11 +107,11 @@ def changes(before: Snapshot | None, after: Snapshot) -> Iterator[Change]:
             yield Change("assigned", f"{name} has {has}", {"member": name, "assignment": assignment})
     if before is None or (before.state, len(before.members)) != (after.state, len(after.members)):
         count = len(after.members)
-        yield Change(
-            "state",
-            f"{after.state}, {count} member{'' if count == 1 else 's'}",
-            {"state": after.state, "member_count": count},
-        )
+        yield Change("state", f"{after.state}, {_members(count)}", {"state": after.state, "member_count": count})
+
+
+def _members(count: int) -> str:
+    return f"{count} member{'' if count == 1 else 's'}"
 
 
 def _watch_lines(options: argparse.Namespace, admin: Admin) -> None:
@@ -157,7 +157,7 @@ def screen(
     lag = sum(one.lag or 0 for one in lags)
     now = moment(int(time.time() * 1000))
     lines = [
-        f"{shown(group.group_id)}: {group.state}, {len(group.members)} members, lag {lag:,}"
+        f"{shown(group.group_id)}: {group.state}, {_members(len(group.members))}, lag {lag:,}"
         f"   ({now}, every {interval_s:g} s; Ctrl-C ends)"
     ]
     if group.members:

@@ -1,0 +1,84 @@
+"""Spark applications of one group, restarted one after the other: with seats of their own nobody else may notice."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from bench.librdkafka import new_topic
+from bench.measure import HOLDFAST, Plan, Result, Row, alternating, spread
+from bench.spark_rolling import TRIGGER_MS, rolling
+from bench.steady_producer import TICK_SECONDS, TICKS_AROUND
+from bench.tables import Target, Verdict, figure, paragraph, table
+from tests.support.holdfast_broker import HoldfastBroker
+
+NAME: Final = "spark-rolling-restart"
+STATIC: Final = "static"
+DYNAMIC: Final = "dynamic"
+QUERIES: Final = 3
+PARTITIONS: Final = 12
+REBALANCE_TARGET: Final = Target("at most", 0, " rebalances")
+GAP_TARGET: Final = Target("at most", 2.0)
+_numbers: Final = itertools.count(1)
+
+
+def run(plan: Plan) -> Result:
+    rounds = min(plan.rounds, plan.pick(full=3, quick=1))  # minutes each, and not a matter of percents
+    rows: list[Row] = []
+    with HoldfastBroker() as broker:
+        for number in range(1, rounds + 1):
+            for series in alternating((STATIC, DYNAMIC), number):
+                with new_topic(broker, PARTITIONS) as topic:
+                    group = f"rolling-{next(_numbers)}"
+                    figures = rolling(broker.bootstrap, topic, PARTITIONS, group, QUERIES, series == STATIC)
+                rows.append(Row(series, HOLDFAST, number, figures))
+    return Result(NAME, {"queries": QUERIES, "partitions": PARTITIONS, "trigger_ms": TRIGGER_MS}, rows)
+
+
+_SHOWN: Final = (
+    ("rebalances of the group", "rebalances", 1.0),
+    ("the same while a stranger is restarted", "control_rebalances", 1.0),
+    ("longest gap between two batches of the others, ms", "gap_s", 1e3),
+    ("the same while a stranger is restarted, ms", "control_gap_s", 1e3),
+    ("longest wait of the others for their next offsets, ms", "latest_offset_s", 1e3),
+    ("the same while a stranger is restarted, ms", "control_latest_offset_s", 1e3),
+    ("a restarted query is away for, s", "away_s", 1.0),
+)
+
+
+def section(result: Result) -> list[str]:
+    settings = result.settings
+    every_ms = round(TICK_SECONDS * TICKS_AROUND * 1000)
+    text = (
+        f"{settings['queries']} Spark applications with one query each share {settings['partitions']} partitions of a"
+        f" Holdfast broker in one group; every partition gets a record each {every_ms} ms, and a query has a batch each"
+        f" {settings['trigger_ms']} ms if it can. The applications are stopped and started again one after the other,"
+        " each when the one before has rows again: with `kafka.group.instance.id`, and as the control without."
+        " Rebalances are the generations that the group went through meanwhile. To start a Spark takes all that two"
+        " cores can give: therefore, as a second control, an application of another group is started and stopped, and"
+        " the others' longest gap must be no more than"
+        f" {GAP_TARGET.value:g} times what that causes."
+    )
+    rows = [
+        (
+            what,
+            *(
+                figure([value * scale for value in result.values(series, HOLDFAST, name)])
+                for series in (STATIC, DYNAMIC)
+            ),
+        )
+        for what, name, scale in _SHOWN
+    ]
+    return [paragraph(text), "", *table(("", STATIC, DYNAMIC), rows)]
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    if not result.has(STATIC, HOLDFAST):
+        return []
+    gaps, control = (result.values(STATIC, HOLDFAST, name) for name in ("gap_s", "control_gap_s"))
+    what = f"Spark, rolling restart of {result.settings['queries']} static queries"
+    ratio = spread([gap / alone for gap, alone in zip(gaps, control, strict=True)])
+    return [
+        Verdict(f"{what}: rebalances", REBALANCE_TARGET, spread(result.values(STATIC, HOLDFAST, "rebalances"))),
+        Verdict(f"{what}: longest gap of the others ÷ while a stranger is restarted", GAP_TARGET, ratio),
+    ]

@@ -1,0 +1,199 @@
+"""Spark applications in one group that are restarted one after the other, and what the others notice of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench.results import REPOSITORY
+from tests.client.group_history import Generation, read_history
+
+PATIENCE_S: Final = 240
+TRIGGER_MS: Final = 200
+SETTLED_S: Final = 4.0
+"""Longer than the interval of heartbeats, in which members hear of a rebalance."""
+_STOP_S: Final = 60
+_LOOK_S: Final = 0.05
+_LOG_TAIL_LINES: Final = 30
+
+
+class App:
+    """An application that can be started and stopped; what its own restart does to it is not counted."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None, directory: Path) -> None:
+        directory.mkdir()
+        self._options = {
+            "bootstrap": bootstrap,
+            "topic": topic,
+            "group": group,
+            "instance": instance,
+            "checkpoint": str(directory / "checkpoint"),
+            "trigger_ms": TRIGGER_MS,
+        }
+        self._log = directory / "log"
+        self._process: subprocess.Popen[str] | None = None
+        self._batches: list[dict[str, float]] = []
+        """Since it was started last; the process writes, and a thread of ours appends."""
+
+    def start(self) -> None:
+        batches: list[dict[str, float]] = []
+        self._batches = batches
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bench.spark_member", json.dumps(self._options)],
+                cwd=REPOSITORY,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        threading.Thread(target=self._listen, args=(self._process, batches), daemon=True).start()
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def has_rows(self) -> bool:
+        """Since it was started."""
+        process = self._process
+        if process is not None and process.poll() is not None:
+            lines = self._log.read_text(errors="replace").splitlines()
+            raise RuntimeError("\n".join(["a Spark application ended; it said:", *lines[-_LOG_TAIL_LINES:]]))
+        return bool(self._batches)
+
+    def batches(self, began_s: float, ended_s: float) -> list[dict[str, float]]:
+        """Those that ended in this window, if it ran all the time, and the one before them."""
+        inside = [number for number, one in enumerate(self._batches) if began_s <= one["ended_s"] <= ended_s]
+        return self._batches[max(0, inside[0] - 1) : inside[-1] + 1] if inside else []
+
+    @staticmethod
+    def _listen(process: subprocess.Popen[str], batches: list[dict[str, float]]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            batches.append(json.loads(line))
+
+
+def rolling(bootstrap: str, topic: str, partitions: int, group: str, apps: int, static: bool) -> dict[str, float]:
+    """Restarts each of the applications, then, as the control, one that has nothing to do with them."""
+    with tempfile.TemporaryDirectory(prefix="rolling-") as directory, _records(bootstrap, topic, partitions):
+        seats = [f"query-{number}" if static else None for number in range(1, apps + 1)]
+        everybody = [
+            App(bootstrap, topic, group, seat, Path(directory) / f"{number}") for number, seat in enumerate(seats)
+        ]
+        with _running(everybody):
+            _until(lambda: all(app.has_rows() for app in everybody), "all queries have rows")
+            before = _settled_generation(bootstrap, group)
+            windows = []
+            for app in everybody:
+                others = [other for other in everybody if other is not app]
+                windows.append(_window(others, partial(_restart, app)))
+            after = _settled_generation(bootstrap, group)
+            stranger = App(bootstrap, topic, f"{group}-other", None, Path(directory) / "stranger")
+            control = _window(everybody, lambda: _start_and_stop(stranger))
+            undisturbed = _settled_generation(bootstrap, group) - after
+    return {
+        "rebalances": after - before,
+        "control_rebalances": undisturbed,
+        "gap_s": max(window["gap_s"] for window in windows),
+        "control_gap_s": control["gap_s"],
+        "latest_offset_s": max(window["latest_offset_s"] for window in windows),
+        "control_latest_offset_s": control["latest_offset_s"],
+        "away_s": statistics.median(window["took_s"] for window in windows),
+    }
+
+
+def _restart(app: App) -> None:
+    app.stop()
+    app.start()
+    _until(app.has_rows, "a restarted query has rows")
+
+
+def _start_and_stop(app: App) -> None:
+    with _running([app]):
+        _until(app.has_rows, "the query of the control has rows")
+
+
+def _window(others: Sequence[App], action: Callable[[], None]) -> dict[str, float]:
+    """What the others saw while the action ran, and for as long after it as a rebalance takes to be heard of."""
+    began_s = time.time()
+    action()
+    took_s = time.time() - began_s
+    time.sleep(SETTLED_S)
+    ended_s = time.time()
+    gaps: list[float] = []
+    waits: list[float] = []
+    for app in others:
+        batches = app.batches(began_s, ended_s)
+        ends = [one["ended_s"] for one in batches]
+        # Who reads nothing any more has a gap, too.
+        gaps += [later - earlier for earlier, later in zip(ends, [*ends[1:], ended_s], strict=True)] or [
+            ended_s - began_s
+        ]
+        waits += [one["latest_offset_s"] for one in batches]
+    return {"took_s": took_s, "gap_s": max(gaps), "latest_offset_s": max(waits, default=0.0)}
+
+
+def _settled_generation(bootstrap: str, group: str) -> int:
+    """The group's generation, when it has been the same for longer than a rebalance goes unnoticed."""
+    deadline = time.monotonic() + PATIENCE_S
+    seen, since = _generation(bootstrap, group), time.monotonic()
+    while time.monotonic() - since < SETTLED_S:
+        time.sleep(SETTLED_S / 4)
+        if (now := _generation(bootstrap, group)) != seen:
+            seen, since = now, time.monotonic()
+        if time.monotonic() > deadline:
+            raise RuntimeError("the group does not come to rest")
+    return seen
+
+
+def _generation(bootstrap: str, group: str) -> int:
+    """As the coordinator has stored it."""
+    numbers = [one.number for one in read_history(bootstrap, group) if isinstance(one, Generation)]
+    return max(numbers, default=0)
+
+
+@contextmanager
+def _running(apps: Sequence[App]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for app in apps:
+            stack.callback(app.stop)
+            app.start()
+        yield
+
+
+@contextmanager
+def _records(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "bench.steady_producer", bootstrap, topic, str(partitions)]
+    producer = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        yield
+    finally:
+        producer.communicate(timeout=PATIENCE_S)
+    if producer.returncode != 0:
+        raise RuntimeError("the producer failed")
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{what}: not within {PATIENCE_S} s")
+        time.sleep(_LOOK_S)

@@ -1,0 +1,65 @@
+"""Both servers, names that no other test uses, and streaming queries that end with their test."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.servers import Server
+from tests.spark.queries import PlainMember, Shape, StreamQuery, as_it_is
+from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, own_broker, server
+
+__all__ = ["BOTH_SERVERS", "QUICK", "disposable_server", "own_broker", "server"]
+
+StartQuery = Callable[..., StreamQuery]
+StartPlain = Callable[..., PlainMember]
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def ending() -> Iterator[ExitStack]:
+    """What the test has started ends with it, the last one first."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def start_query(
+    spark: Any, server: Server, group: str, topic: str, tmp_path: Path, ending: ExitStack
+) -> Iterator[StartQuery]:
+    """Start a query of the test's group and topic. Every one has a checkpoint of its own, unless it is given one."""
+
+    def start(
+        checkpoint: Path | None = None, trigger: dict[str, Any] | None = None, shape: Shape = as_it_is, **options: Any
+    ) -> StreamQuery:
+        wanted = {"kafka.bootstrap.servers": server.bootstrap, "kafka.group.id": group, "subscribe": topic} | options
+        query = StreamQuery(spark, wanted, checkpoint or tmp_path / uuid.uuid4().hex, shape)
+        ending.callback(query.end)
+        query.start(trigger)
+        return query
+
+    yield start
+
+
+@pytest.fixture
+def start_plain(server: Server, group: str, topic: str, ending: ExitStack) -> Iterator[StartPlain]:
+    """Start a consumer of the test's group and topic: confluent-kafka's, or Holdfast's."""
+
+    def start(kind: str = "confluent", **settings: Any) -> PlainMember:
+        member = PlainMember(kind, server.bootstrap, group, topic, settings)
+        ending.callback(member.stop)
+        return member
+
+    yield start

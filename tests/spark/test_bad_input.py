@@ -1,0 +1,224 @@
+"""What goes wrong is one sentence that names the option and what to do, and no stack of Python's."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import AnalysisException, PySparkException
+
+from tests.client.guarded_kafka import PASSWORD
+from tests.client.guarded_world import World, credentials, guarded_world
+from tests.clients.servers import Server
+from tests.groups.world import await_committed, make_topic, produce
+from tests.spark.conftest import StartPlain, StartQuery
+from tests.spark.queries import StreamQuery, as_it_is, await_shares, one_sentence
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+NOW = {"availableNow": True}
+GOOD = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "orders"}
+
+
+def test_an_option_that_nobody_knows_is_refused_when_the_query_is_built(spark: Any) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        spark.readStream.format("holdfast").options(**GOOD, maxOffsetPerTriger="1").load()
+    told = str(raised.value)
+    assert "unknown option 'maxoffsetpertriger': did you mean 'maxOffsetsPerTrigger'?" in told
+    assert told.count('File "') <= 2, "Spark shows the frames of what is raised here; there are no more than two"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kafka.group.id": None}, ["option kafka.group.id is missing", "give the name of the group"]),
+        ({"startingOffsets": '{"orders": [3]}'}, ["option startingOffsets is", "earliest, latest, or like"]),
+    ],
+    ids=["missing", "malformed"],
+)
+def test_an_option_that_cannot_be(spark: Any, tmp_path: Path, options: dict[str, Any], said: list[str]) -> None:
+    query = StreamQuery(spark, GOOD | options, tmp_path, as_it_is)
+    query.start()
+    refusal(query, *said)
+
+
+def refusal(query: StreamQuery, *words: str) -> str:
+    """The one sentence that a query fails with; it has these words."""
+    told = one_sentence(query.error)
+    print(told)
+    for one in words:
+        assert one in told
+    return told
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address that nobody listens on, and nobody else can."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{unused.getsockname()[1]}"
+
+
+def test_a_broker_that_cannot_be_reached(spark: Any, tmp_path: Path, nowhere: str) -> None:
+    options = GOOD | {"kafka.bootstrap.servers": nowhere, "kafka.default.api.timeout.ms": 2_000}
+    query = StreamQuery(spark, options, tmp_path, as_it_is)
+    query.start()
+    refusal(query, nowhere, "kafka.bootstrap.servers")
+
+
+def test_a_topic_that_does_not_exist(start_query: StartQuery, topic: str) -> None:
+    refusal(start_query(**{"kafka.default.api.timeout.ms": 3_000}), topic, "subscribe")
+
+
+def test_an_instance_id_that_another_query_takes(
+    server: Server, start_query: StartQuery, topic: str, group: str
+) -> None:
+    # given
+    make_topic(server, topic)
+    older = start_query(**{"kafka.group.instance.id": "billing"})
+    await_shares(server, group, [4])
+
+    # when
+    younger = start_query(**{"kafka.group.instance.id": "billing"})
+
+    # then
+    refusal(older, "'billing'", "group.instance.id", "The seat is held by member")
+    produce(server, topic, 2)
+    younger.await_rows(8)
+
+
+def test_a_group_that_speaks_another_strategy(
+    server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str
+) -> None:
+    # given
+    make_topic(server, topic)
+    start_plain(partition_assignment_strategy="roundrobin", client_id="plain")
+    await_shares(server, group, [4])
+
+    # then a query that speaks others is told so
+    refusal(start_query(), "INCONSISTENT_GROUP_PROTOCOL", "kafka.partition.assignment.strategy")
+
+    # and one that speaks it too has its share
+    start_query(**{"kafka.partition.assignment.strategy": "roundrobin"})
+    await_shares(server, group, [2, 2])
+
+
+def truncate(server: Server, topic: str, offset: int) -> None:
+    """Delete what the first partition has before this offset."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    (done,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+    assert done.result(30).low_watermark == offset
+
+
+def test_records_that_are_gone_before_they_were_read(
+    server: Server, start_query: StartQuery, topic: str, group: str
+) -> None:
+    # given a query that has read five records when the next seven are deleted
+    make_topic(server, topic, 1)
+    produce(server, topic, 5, partitions=1)
+    query = start_query(trigger=NOW)
+    assert query.query.awaitTermination(60)
+    produce(server, topic, 15, first=5, partitions=1)
+    truncate(server, topic, 12)
+
+    # then it fails
+    query.start(NOW)
+    refusal(query, f"{topic}-0 begins at 12", "had got to 5", "failOnDataLoss=false")
+
+    # and goes on without them if it is told to
+    query.options["failOnDataLoss"] = False
+    query.start(NOW)
+    assert query.query.awaitTermination(60)
+    assert query.records[5:] == [(0, offset) for offset in range(12, 20)]
+
+
+def test_offsets_behind_the_end(server: Server, start_query: StartQuery, topic: str, group: str) -> None:
+    # given
+    make_topic(server, topic, 1)
+    produce(server, topic, 5, partitions=1)
+    beyond = json.dumps({topic: {"0": 100}})
+
+    # then it fails
+    query = start_query(startingOffsets=beyond)
+    refusal(query, f"{topic}-0 ends at 5", "failOnDataLoss=false")
+
+    # and goes on at the end if it is told to
+    query.options["failOnDataLoss"] = False
+    query.start()
+    await_committed(server, group, topic, 5, partitions=1)
+    produce(server, topic, 2, first=5, partitions=1)
+    query.await_rows(2)
+    assert query.records == [(0, 5), (0, 6)]
+
+
+@pytest.mark.parametrize("starting", [0, 100], ids=["before-the-beginning", "behind-the-end"])
+def test_a_batch_out_of_range(spark: Any, server: Server, topic: str, starting: int) -> None:
+    # given
+    make_topic(server, topic, 1)
+    produce(server, topic, 10, partitions=1)
+    truncate(server, topic, 4)
+    options = {
+        "kafka.bootstrap.servers": server.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {"0": starting}}),
+    }
+
+    # then
+    with pytest.raises(PySparkException) as raised:
+        spark.read.format("holdfast").options(**options).load().collect()
+    print(raised.value)
+    assert "failOnDataLoss" in str(raised.value)
+    assert str(raised.value).count('File "') <= 3
+    found = spark.read.format("holdfast").options(**options, failOnDataLoss="false").load().collect()
+    assert [row.offset for row in found] == (list(range(4, 10)) if starting == 0 else [])
+
+
+def test_a_checkpoint_of_another_format(server: Server, start_query: StartQuery, topic: str) -> None:
+    # given a checkpoint as Spark's own source for Kafka writes it
+    make_topic(server, topic, 1)
+    produce(server, topic, 5, partitions=1)
+    query = start_query(trigger=NOW)
+    assert query.query.awaitTermination(60)
+    for path in (query.checkpoint / "offsets").iterdir():
+        if path.name.isdecimal():
+            *head, _ = path.read_text().splitlines()
+            path.write_text("\n".join([*head, json.dumps({topic: {"0": 5}})]))
+        else:
+            path.unlink()  # the checksum
+
+    # then
+    query.start(NOW)
+    refusal(query, "checkpoint", "needs a checkpoint of its own")
+
+
+@pytest.fixture(scope="module")
+def guarded(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with guarded_world(tmp_path_factory.mktemp("certificates")) as found:
+        yield found
+
+
+def test_wrong_credentials(spark: Any, guarded: World, tmp_path: Path, topic: str, group: str) -> None:
+    # given
+    make_topic(guarded.kafka, topic)
+    expected = produce(guarded.kafka, topic, 5)
+    given = guarded.config("SASL", **{"security.protocol": "SASL_PLAINTEXT"}, **credentials("SCRAM-SHA-512"))
+    options = {f"kafka.{name}": value for name, value in given.items()}
+    options |= {"kafka.group.id": group, "subscribe": topic, "kafka.sasl.password": "not-alices-secret"}
+
+    # then it fails, and tells no secret
+    query = StreamQuery(spark, options, tmp_path / "checkpoint", as_it_is)
+    query.start(NOW)
+    refusal(query, "SASL", "kafka.sasl.")
+    assert "not-alices-secret" not in query.error
+
+    # and with the right ones both the seat and the executors are let in
+    query.options["kafka.sasl.password"] = PASSWORD
+    query.start(NOW)
+    assert query.query.awaitTermination(60)
+    assert sorted(query.records) == sorted(expected)

@@ -1,0 +1,139 @@
+"""What the options of a query do to its batches and its seats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clients.servers import Server
+from tests.groups.world import PARTITIONS, await_committed, committed, make_topic, produce
+from tests.spark.conftest import StartQuery
+from tests.spark.queries import StreamQuery, await_shares, described, groups_tool
+from tests.support.eventually import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+NOW = {"availableNow": True}
+
+
+def sizes(query: StreamQuery) -> list[int]:
+    return [len(batch) for batch in query.batches if batch]
+
+
+def to_its_end(query: StreamQuery) -> StreamQuery:
+    assert query.query.awaitTermination(60)
+    return query
+
+
+def test_what_is_there_now_is_read_in_batches_of_limited_size(
+    server: Server, start_query: StartQuery, topic: str
+) -> None:
+    # given a partition with much and others with little
+    make_topic(server, topic)
+    produce(server, topic, 10)
+    produce(server, topic, 70, first=10, partitions=1)
+
+    # when all of it is read, at most 40 records at a time, and more come meanwhile
+    query = start_query(trigger=NOW, maxOffsetsPerTrigger=40)
+    query.gate.clear()
+    query.await_rows(1)
+    produce(server, topic, 5, first=80, partitions=1)
+    query.gate.set()
+    to_its_end(query)
+
+    # then the query ends where the topic did
+    little = [(partition, offset) for partition in range(1, PARTITIONS) for offset in range(10)]
+    assert sorted(query.records) == sorted([(0, offset) for offset in range(80)] + little)
+    assert len(sizes(query)) >= 3
+    assert max(sizes(query)) <= 40
+    assert {row.partition for row in query.batches[0]} == set(range(PARTITIONS)), "each has a part in every batch"
+
+    # and the next run goes on there
+    query.start(NOW)
+    to_its_end(query)
+    assert query.records[110:] == [(0, offset) for offset in range(80, 85)]
+
+
+def test_a_limit_holds_for_every_trigger(server: Server, start_query: StartQuery, topic: str) -> None:
+    make_topic(server, topic)
+    expected = produce(server, topic, 25)
+    query = start_query(maxOffsetsPerTrigger=30)
+    query.await_rows(100)
+    assert sorted(query.records) == sorted(expected)
+    assert max(sizes(query)) <= 30
+    assert len(sizes(query)) >= 4
+
+
+@pytest.mark.parametrize(("wanted", "tasks"), [(8, 8), (None, 1)], ids=["eight", "as-few-as-will-do"])
+def test_partitions_are_cut_into_tasks(
+    server: Server, start_query: StartQuery, topic: str, wanted: int | None, tasks: int
+) -> None:
+    make_topic(server, topic, 2)
+    expected = produce(server, topic, 40, partitions=2)
+    query = to_its_end(
+        start_query(
+            trigger=NOW, minPartitions=wanted, shape=lambda rows: rows.selectExpr("*", "spark_partition_id() AS task")
+        )
+    )
+    assert sorted(query.records) == sorted(expected)
+    assert len({row.task for row in query.rows}) == tasks
+
+
+def test_a_query_has_several_seats(server: Server, start_query: StartQuery, topic: str, group: str) -> None:
+    # given
+    make_topic(server, topic, 6)
+    query = start_query(members=3, **{"kafka.group.instance.id": "q"})
+
+    # then each has a share
+    found = await_shares(server, group, [2, 2, 2])
+    assert sorted(found) == ["q-thread-1", "q-thread-2", "q-thread-3"]
+
+    # and between them they read everything once
+    expected = produce(server, topic, 10, partitions=6)
+    await_committed(server, group, topic, 10, partitions=6)
+    assert sorted(query.records) == sorted(expected)
+
+
+def test_a_query_that_uses_its_rows_twice_reads_them_twice(
+    server: Server, start_query: StartQuery, topic: str, group: str
+) -> None:
+    make_topic(server, topic)
+    expected = produce(server, topic, 5)
+    query = start_query(shape=lambda rows: rows.union(rows), **{"kafka.group.instance.id": "q"})
+    await_committed(server, group, topic, 5)
+    assert sorted(query.records) == sorted([*expected, *expected])
+    assert [one.group_instance_id for one in described(server, group).members] == ["q"]
+
+
+def test_an_operator_replays_and_skips_on_purpose(
+    server: Server, start_query: StartQuery, topic: str, group: str, tmp_path: Path
+) -> None:
+    # given a query that has read everything, and stored that at its end or at its next beginning
+    make_topic(server, topic)
+    expected = produce(server, topic, 10)
+    query = to_its_end(start_query(trigger=NOW))
+    assert sorted(query.records) == sorted(expected)
+
+    # when the offsets are set back
+    reset = ("--group", group, "--topic", topic, "--reset-offsets", "--execute")
+    eventually(lambda: described(server, group).state == "Empty", "the query has left")
+    groups_tool(server, *reset, "--to-earliest")
+    assert committed(server, group, topic) == dict.fromkeys(range(PARTITIONS), 0)
+
+    # then the checkpoint, which is further, wins
+    query.start(NOW)
+    to_its_end(query)
+    assert len(query.records) == len(expected)
+
+    # and with a new one everything is read again
+    groups_tool(server, *reset, "--to-earliest")
+    again = to_its_end(start_query(trigger=NOW))
+    assert sorted(again.records) == sorted(expected)
+
+    # when they are set forward, then that is enough to skip records
+    produce(server, topic, 10, first=10)
+    groups_tool(server, *reset, "--to-offset", "18")
+    again.start(NOW)
+    to_its_end(again)
+    assert sorted(again.records[40:]) == [(partition, offset) for partition in range(PARTITIONS) for offset in (18, 19)]

@@ -1,0 +1,129 @@
+"""Partitions move while a query is at work: what waits, for how long, and what is read twice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.clients.servers import Server
+from tests.groups.world import PARTITIONS, committed, make_topic, produce
+from tests.spark.conftest import StartPlain, StartQuery
+from tests.spark.queries import StreamQuery, await_shares, shares
+from tests.support.eventually import eventually
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+REVOKE_TIMEOUT_S = 2
+ALL = set(range(PARTITIONS))
+LONGER_S = REVOKE_TIMEOUT_S + 2
+
+
+def in_a_batch(server: Server, start_query: StartQuery, topic: str, revoke_timeout: str) -> StreamQuery:
+    """A query at work on a batch of records of every partition, which does not come to its end."""
+    make_topic(server, topic)
+    query = start_query(**{"kafka.group.instance.id": "query", "revokeTimeout": revoke_timeout})
+    query.await_that(lambda: query.finished, "Spark's first batch, which is empty")
+    query.gate.clear()
+    produce_at_once(server, topic, 10)
+    query.await_that(lambda: {partition for partition, _ in query.records} == ALL, "a batch with all partitions")
+    return query
+
+
+def produce_at_once(server: Server, topic: str, each: int) -> None:
+    """Some records to every partition, in so short a time that one batch has some of all."""
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 100})
+    for number in range(each):
+        for partition in ALL:
+            producer.produce(topic, b"%d" % number, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def test_a_partition_goes_when_its_batch_is_done_and_stored(
+    server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str
+) -> None:
+    # given
+    query = in_a_batch(server, start_query, topic, "60s")
+
+    # when a consumer comes and the query is to give it a part
+    plain = start_plain(enable_auto_commit=False)
+    eventually(lambda: sorted(map(len, shares(server, group).values())) == [0, 2], "two partitions on their way")
+
+    # then they stay with the batch, for longer than in the test below
+    deadline = time.monotonic() + LONGER_S
+    while time.monotonic() < deadline:
+        assert not plain.gained
+        time.sleep(0.1)
+    assert len(query.batches) - query.finished == 1
+
+    # when the batch is done, then they go, and nothing is read twice: the query had stored what it did
+    query.gate.set()
+    await_shares(server, group, [2, 2])
+    produce(server, topic, 1, first=10)
+    everything = {(partition, offset) for partition in ALL for offset in range(11)}
+    eventually(lambda: set(query.records + plain.records) == everything, "every record is read")
+    assert sorted(query.records + plain.records) == sorted(everything)
+    assert len(plain.partitions) == 2
+
+
+def test_a_partition_goes_without_its_batch_after_the_revoke_timeout(
+    server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str
+) -> None:
+    # given
+    query = in_a_batch(server, start_query, topic, f"{REVOKE_TIMEOUT_S}s")
+    in_flight = query.records
+
+    # when a consumer comes, then it gets its part although the batch is not done
+    plain = start_plain(enable_auto_commit=False)
+    await_shares(server, group, [2, 2])
+    eventually(lambda: len(plain.records) == 20, "the records of two partitions")
+    assert len(query.batches) - query.finished == 1
+    moved = plain.partitions
+
+    # when the batch ends, then what it read of those partitions is not stored, and all the rest is
+    query.gate.set()
+    produce(server, topic, 5, first=10)
+    expected = {partition: 0 if partition in moved else 15 for partition in ALL}
+    eventually(lambda: committed(server, group, topic) == expected, f"{expected} are stored")
+
+    # and only what the batch was at work on was read twice
+    everything = [(partition, offset) for partition in ALL for offset in range(15)]
+    twice = [at for at in in_flight if at[0] in moved]
+    eventually(lambda: len(plain.records) >= 30, "the records of the partitions that went")
+    assert sorted(query.records + plain.records) == sorted(everything + twice)
+
+
+def test_rebalances_do_not_wait_for_a_trigger_of_two_minutes(
+    server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str
+) -> None:
+    # given a query that has read a batch and is not to look again for two minutes
+    make_topic(server, topic, 6)
+    produce(server, topic, 5, partitions=6)
+    query = start_query(
+        trigger={"processingTime": "2 minutes"}, revokeTimeout=f"{REVOKE_TIMEOUT_S}s", **{"kafka.client.id": "query"}
+    )
+    query.await_rows(30)
+    began = time.monotonic()
+
+    # when consumers come and go, then every rebalance is a matter of seconds
+    first = start_plain(client_id="first")
+    await_shares(server, group, [3, 3], within_s=30)
+    second = start_plain("holdfast", client_id="second")
+    await_shares(server, group, [2, 2, 2], within_s=30)
+    third = start_plain(client_id="third")
+    await_shares(server, group, [1, 1, 2, 2], within_s=30)
+    expected = produce(server, topic, 5, first=5, partitions=6)
+    first.stop()
+    await_shares(server, group, [2, 2, 2], within_s=30)
+    third.stop()
+    await_shares(server, group, [3, 3], within_s=30)
+    query.stop()
+    await_shares(server, group, [6], within_s=30)
+    assert time.monotonic() - began < 100, "and the next trigger had not come"
+    assert len(query.batches) == 1
+
+    # and nothing is lost
+    eventually(
+        lambda: {at for one in (query, first, second, third) for at in one.records} == expected, "every record is read"
+    )

@@ -1,0 +1,126 @@
+"""How a batch is planned: which partitions, from where to where, and what is said where that is not possible."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql.datasource import InputPartition
+
+from holdfast.client.errors import ConfigError, ConnectionFailed, TopicError
+from holdfast.spark.batch_reader import BatchReader
+from holdfast.spark.log_ends import DataLoss
+from holdfast.spark.offsets import OffsetRange
+from holdfast.spark.options import batch_options
+from holdfast.spark.reading import Ranges
+from tests.clients.client import DEADLINE_S, Record
+from tests.clients.confluent_client import ConfluentClient
+from tests.support.holdfast_broker import HoldfastBroker
+
+CLIENT = ConfluentClient()
+EACH = 20
+
+
+@pytest.fixture(scope="module")
+def filled(quick_holdfast: HoldfastBroker) -> str:
+    """A topic of two partitions with the offsets 5 to 20."""
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    CLIENT.create_topic(quick_holdfast.bootstrap, topic, 2)
+    admin = AdminClient({"bootstrap.servers": quick_holdfast.bootstrap})
+    for partition in range(2):
+        CLIENT.produce(quick_holdfast.bootstrap, topic, [Record(b"x")] * EACH, partition)
+    for deleted in admin.delete_records([TopicPartition(topic, partition, 5) for partition in range(2)]).values():
+        deleted.result(DEADLINE_S)
+    return topic
+
+
+def reader(broker: HoldfastBroker, **options: Any) -> BatchReader:
+    given = {"kafka.bootstrap.servers": broker.bootstrap} | {name: str(value) for name, value in options.items()}
+    return BatchReader(batch_options(given))
+
+
+def planned(broker: HoldfastBroker, **options: Any) -> list[OffsetRange]:
+    tasks = reader(broker, **options).partitions()
+    return [one for task in tasks if isinstance(task, Ranges) for one in task.ranges]
+
+
+def places(topic: str, **offsets: int) -> str:
+    return json.dumps({topic: {name.removeprefix("p"): offset for name, offset in offsets.items()}})
+
+
+def test_a_batch_reads_all_that_is_there(quick_holdfast: HoldfastBroker, filled: str) -> None:
+    whole = [OffsetRange(filled, 0, 5, 20), OffsetRange(filled, 1, 5, 20)]
+
+    assert planned(quick_holdfast, subscribe=filled) == whole
+    assert planned(quick_holdfast, subscribePattern=f"{filled[:-1]}.") == whole
+    assert planned(quick_holdfast, subscribePattern=filled[:-1]) == []  # a pattern is of whole names
+    assert planned(quick_holdfast, assign=json.dumps({filled: [1]})) == whole[1:]
+    assert len(reader(quick_holdfast, subscribe=filled, minPartitions=6).partitions()) == 6
+
+
+def test_a_batch_begins_and_ends_where_it_is_told(quick_holdfast: HoldfastBroker, filled: str) -> None:
+    starting, ending = places(filled, p0=-2, p1=20), places(filled, p0=8, p1=-1)
+
+    assert planned(quick_holdfast, subscribe=filled, startingOffsets=starting, endingOffsets=ending) == [
+        OffsetRange(filled, 0, 5, 8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "left"),
+    [(2, 10, (5, 10)), (7, 25, (7, 20)), (25, -1, None), (25, 30, None), (1, 4, None), (-2, 4, None)],
+)
+def test_what_is_not_there_is_told_or_passed_over(
+    quick_holdfast: HoldfastBroker, filled: str, starting: int, ending: int, left: tuple[int, int] | None
+) -> None:
+    options = {
+        "assign": json.dumps({filled: [0]}),
+        "startingOffsets": places(filled, p0=starting),
+        "endingOffsets": places(filled, p0=ending),
+    }
+
+    with pytest.raises(DataLoss, match=f"{filled}-0 has the offsets 5 to 20, .*failOnDataLoss=false"):
+        planned(quick_holdfast, **options)
+    assert planned(quick_holdfast, **options, failOnDataLoss="false") == (
+        [] if left is None else [OffsetRange(filled, 0, *left)]
+    )
+
+
+def test_offsets_of_other_partitions_than_those_that_are_read_are_refused(
+    quick_holdfast: HoldfastBroker, filled: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"startingOffsets names {filled}-2, which is not read"):
+        planned(quick_holdfast, subscribe=filled, startingOffsets=places(filled, p0=5, p1=5, p2=5))
+    with pytest.raises(ConfigError, match=f"startingOffsets has no offset for {filled}-1"):
+        planned(quick_holdfast, subscribe=filled, startingOffsets=places(filled, p0=5))
+    with pytest.raises(ConfigError, match=f"endingOffsets has 6 for {filled}-0, and startingOffsets 7"):
+        both = {"startingOffsets": places(filled, p0=7), "endingOffsets": places(filled, p0=6)}
+        planned(quick_holdfast, assign=json.dumps({filled: [0]}), **both)
+
+
+def test_topics_and_brokers_that_are_not_there_are_told(quick_holdfast: HoldfastBroker, filled: str) -> None:
+    with pytest.raises(TopicError, match=r"'nowhere'.*does not exist"):
+        planned(quick_holdfast, subscribe=f"{filled},nowhere")
+    with pytest.raises(TopicError, match="has 2 partitions, and there is no number 2"):
+        planned(quick_holdfast, assign=json.dumps({filled: [2]}))
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:1"):
+        nobody = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "500"}
+        planned(quick_holdfast, subscribe=filled, **nobody)
+
+
+def test_a_reader_travels_and_reads_what_it_is_handed(quick_holdfast: HoldfastBroker, filled: str) -> None:
+    original = reader(quick_holdfast, subscribe=filled)
+
+    travelled = pickle.loads(pickle.dumps(original))
+    (task,) = pickle.loads(pickle.dumps(original.partitions()))
+    rows = [row for batch in travelled.read(task) for row in batch.to_pylist()]
+
+    assert sorted((row["partition"], row["offset"]) for row in rows) == [
+        (partition, offset) for partition in range(2) for offset in range(5, EACH)
+    ]
+    assert list(travelled.read(InputPartition(None))) == []  # what Spark hands out where there is no task

@@ -1,0 +1,194 @@
+"""The options of `format("holdfast")`: what they become, and each mistake with its sentence."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from holdfast.client.errors import ConfigError
+from holdfast.client.offsets import EARLIEST, LATEST
+from holdfast.spark.options import ReadOptions, batch_options, stream_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+BATCH = {**SERVERS, "subscribe": "orders"}
+STREAM = {**BATCH, "kafka.group.id": "billing"}
+
+
+def stream(**more: Any) -> ReadOptions:
+    return stream_options({**STREAM, **more})
+
+
+def test_what_a_streaming_query_has_if_nothing_is_said() -> None:
+    options = stream()
+
+    assert options.topics is not None and options.topics.names == {"orders"}
+    assert options.starting.everywhere == LATEST
+    assert (options.members, options.revoke_timeout_s) == (1, 10.0)
+    assert options.max_offsets_per_trigger is None and options.min_partitions is None
+    assert options.fail_on_data_loss and not options.include_headers
+    (config,) = options.consumer_configs()
+    assert [one.name for one in config.assignors] == ["cooperative-sticky", "range"]
+    assert config.membership.session_timeout_ms == 60_000
+
+
+def test_names_are_taken_without_regard_to_case() -> None:
+    """As Spark gives them."""
+    options = stream_options(
+        {
+            "KAFKA.BOOTSTRAP.SERVERS": "localhost:9092",
+            "kafka.Group.Id": "Billing",
+            "SUBSCRIBE": "Orders, Returns",
+            "startingoffsets": "EARLIEST",
+            "maxOffsetsPERTrigger": "100",
+        }
+    )
+
+    assert options.group_id == "Billing"
+    assert options.topics is not None and options.topics.names == {"Orders", "Returns"}
+    assert options.starting.everywhere == EARLIEST and options.max_offsets_per_trigger == 100
+
+
+def test_what_begins_with_kafka_is_passed_on() -> None:
+    options = stream(
+        **{"kafka.session.timeout.ms": "20000", "kafka.partition.assignment.strategy": "range", "kafka.client.id": "me"}
+    )
+    (config,) = options.consumer_configs()
+
+    assert config.membership.session_timeout_ms == 20_000
+    assert [one.name for one in config.assignors] == ["range"]
+    assert config.network.client_id == "me"
+
+
+def test_the_seats_of_several_members_are_numbered() -> None:
+    options = stream(members="3", **{"kafka.group.instance.id": "spark-1"})
+    configs = options.consumer_configs()
+
+    assert options.instance_ids == ["spark-1-thread-1", "spark-1-thread-2", "spark-1-thread-3"]
+    assert [one.membership.group_instance_id for one in configs] == options.instance_ids
+    assert len({id(one.assignors[0]) for one in configs}) == 3  # what an assignor remembers belongs to one member
+
+
+def test_one_member_has_the_seat_as_it_is_named() -> None:
+    assert stream(**{"kafka.group.instance.id": "spark-1"}).instance_ids == ["spark-1"]
+    assert stream(members="2").instance_ids == []
+
+
+def test_a_pattern_matches_whole_names_as_in_java() -> None:
+    options = stream_options({**SERVERS, "kafka.group.id": "g", "subscribePattern": "orders-[0-9]+"})
+    assert options.topics is not None
+    (pattern,) = options.topics.patterns
+
+    assert pattern.match("orders-12")
+    assert not pattern.match("orders-12-old") and not pattern.match("old-orders-12")
+
+
+def test_partitions_and_offsets_one_by_one() -> None:
+    options = stream_options(
+        {
+            **SERVERS,
+            "assign": '{"orders": [1, 0, 1], "returns": [2]}',
+            "startingOffsets": '{"orders": {"0": 23, "1": -2}, "returns": {"2": -1}}',
+        }
+    )
+
+    assert options.partitions == (("orders", 0), ("orders", 1), ("returns", 2))
+    assert [options.starting.of(where, "startingOffsets") for where in options.partitions] == [23, EARLIEST, LATEST]
+    with pytest.raises(ConfigError, match="startingOffsets has no offset for orders-7: name every partition"):
+        options.starting.of(("orders", 7), "startingOffsets")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5 s", 1.5), ("2m", 120), ("1min", 60)])
+def test_times_have_a_unit(text: str, seconds: float) -> None:
+    assert stream(revokeTimeout=text).revoke_timeout_s == seconds
+
+
+def test_a_batch_needs_no_group() -> None:
+    options = batch_options({**BATCH, "endingOffsets": '{"orders": {"0": 50}}'})
+
+    assert options.group_id is None and options.starting.everywhere == EARLIEST
+    assert options.ending.of(("orders", 0), "endingOffsets") == 50
+
+
+def test_options_travel_to_the_executors_and_keep_their_secrets() -> None:
+    options = stream(**{"kafka.sasl.password": "hush", "kafka.sasl.username": "me"})
+
+    shipped = pickle.loads(pickle.dumps(options))
+
+    assert shipped == options and shipped.kafka["sasl.password"] == "hush"
+    assert "hush" not in repr(options)
+
+
+WRONG: dict[str, tuple[dict[str, str], str]] = {
+    "no servers": ({"subscribe": "t", "kafka.group.id": "g"}, "option kafka.bootstrap.servers is missing"),
+    "no group": (BATCH, "option kafka.group.id is missing: the query is a member of a group"),
+    "empty group": ({**BATCH, "kafka.group.id": ""}, "option kafka.group.id is missing"),
+    "no topics": ({**SERVERS, "kafka.group.id": "g"}, "exactly one of the options subscribe, .* none is given"),
+    "two kinds of topics": ({**STREAM, "assign": '{"t": [0]}'}, "subscribe and assign are given"),
+    "empty topics": ({**STREAM, "subscribe": " , "}, "option subscribe is empty"),
+    "a bad pattern": ({**SERVERS, "kafka.group.id": "g", "subscribePattern": "a("}, "not a regular expression"),
+    "a typo": ({**STREAM, "startingOfsets": "earliest"}, "unknown option 'startingOfsets': did you mean 'startingOff"),
+    "no prefix": ({**STREAM, "group.id": "g"}, "unknown option 'group.id': did you mean 'kafka.group.id'"),
+    "nonsense": ({**STREAM, "zzz": "1"}, "unknown option 'zzz': there are assign, .* and kafka"),
+    "a typo of Kafka's": ({**STREAM, "kafka.sesion.timeout.ms": "9"}, "'kafka.'.*'sesion.timeout.ms'.*'session.timeo"),
+    "a number of Kafka's": ({**STREAM, "kafka.session.timeout.ms": "soon"}, "'kafka.'.*session.timeout.ms is 'soon'"),
+    "an assignor": ({**STREAM, "kafka.partition.assignment.strategy": "best"}, "partition.assignment.strategy.*best"),
+    "ending": ({**STREAM, "endingOffsets": "latest"}, "option endingOffsets is not for a streaming query"),
+    "auto commit": ({**STREAM, "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit cannot be set: a batch"),
+    "reset": ({**STREAM, "kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: startingOff"),
+    "a start": (
+        {**STREAM, "startingOffsets": "first"},
+        "option startingOffsets is 'first'; it can be earliest, latest",
+    ),
+    "a start in JSON": ({**STREAM, "startingOffsets": '{"t": 5}'}, "option startingOffsets is .* it can be earliest"),
+    "a negative start": ({**STREAM, "startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets has -3 for t-0; -2 is"),
+    "a time": ({**STREAM, "revokeTimeout": "10"}, "option revokeTimeout is '10'; it is a time with its unit"),
+    "members": ({**STREAM, "members": "0"}, "members is '0'; it must be a whole number from 1 to 1000"),
+    "a limit": ({**STREAM, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; it must be a whole number"),
+    "a truth": ({**STREAM, "failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it must be true or false"),
+    "assign": ({**SERVERS, "assign": "t-0"}, "option assign is 't-0'; it looks like"),
+    "assign nothing": ({**SERVERS, "assign": "{}"}, "option assign names no partition"),
+    "assign below nothing": ({**SERVERS, "assign": '{"t": [-1]}'}, "option assign"),
+    "assign and a seat": (
+        {**SERVERS, "assign": '{"t": [0]}', "kafka.group.instance.id": "i"},
+        "option kafka.group.instance.id needs `subscribe`",
+    ),
+    "assign and members": ({**SERVERS, "assign": '{"t": [0]}', "members": "2"}, "option members needs `subscribe`"),
+    "assign and a typo of Kafka's": (
+        {**SERVERS, "assign": '{"t": [0]}', "kafka.isolaton.level": "read_committed"},
+        "'kafka.'.*'isolaton.level'",
+    ),
+    "assign and an isolation": (
+        {**SERVERS, "assign": '{"t": [0]}', "kafka.isolation.level": "commited"},
+        "'kafka.'.*isolation.level is 'commited'",
+    ),
+    "a seat": ({**STREAM, "kafka.group.instance.id": "a b"}, "group.instance.id is 'a b'"),
+    "a heartbeat": ({**STREAM, "kafka.heartbeat.interval.ms": "90000"}, "heartbeat.interval.ms is 90000"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_in_a_streaming_query_is_told_in_one_sentence(case: str) -> None:
+    options, sentence = WRONG[case]
+
+    with pytest.raises(ConfigError, match=sentence) as told:
+        stream_options(options)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets is latest: a batch that begins at the end"),
+        ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, "endingOffsets cannot be earliest"),
+        ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is not for a batch"),
+        ({"members": "2"}, "option members is not for a batch"),
+        ({"revokeTimeout": "2s"}, "option revokeTimeout is not for a batch"),
+        ({"kafka.isolaton.level": "read_committed"}, "'kafka.'.*'isolaton.level'"),
+    ],
+)
+def test_a_mistake_in_a_batch_is_told_in_one_sentence(more: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        batch_options({**BATCH, **more})

@@ -1,0 +1,390 @@
+"""Queries beside others in one group: queries, Holdfast's consumers and librdkafka's come and go, and partitions with
+them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from tests.client.consumers import Watched
+from tests.support.eventually import eventually
+from tests.support.spark_engine import Engine, Killed, Point, QueryFailed
+from tests.support.spark_world import World
+
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+KEPT = {"kafka.session.timeout.ms": "30000"}
+"""A session that outlasts the test."""
+PATIENT, HASTY = {"revokeTimeout": "60s"}, {"revokeTimeout": "100ms"}
+
+
+class Plain:
+    """A plain consumer, polled by a thread of its own, which does not commit unless it is told to."""
+
+    def __init__(self, world: World, **settings: Any) -> None:
+        settings = {"client.id": "plain", "enable.auto.commit": False, **COOPERATIVE, **settings}
+        self.watched = Watched(world.server, world.group, **settings).subscribe(world.topic)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._live)
+        self._thread.start()
+
+    def _live(self) -> None:
+        while not self._stopping.is_set():
+            self.watched.poll()
+        self.watched.consumer.close()
+
+    @property
+    def partitions(self) -> set[int]:
+        return set(self.watched.partitions)
+
+    @property
+    def records(self) -> list[tuple[int, int]]:
+        return sorted(self.watched.records)
+
+    def count(self, *kinds: str) -> int:
+        return sum(1 for kind, partitions in self.watched.heard if kind in kinds and partitions)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30)
+
+
+@contextmanager
+def plain(world: World, **settings: Any) -> Iterator[Plain]:
+    consumer = Plain(world, **settings)
+    try:
+        yield consumer
+    finally:
+        consumer.stop()
+
+
+def share(query: Engine, topic: str) -> set[int]:
+    """The partitions that the query had when Spark last asked."""
+    report = query.reader.report_latest_offset()
+
+    return {int(partition) for partition in json.loads(report).get(topic, {})} if report else set()
+
+
+def triggered_until(condition: Callable[[], Any], what: str, *queries: Engine) -> None:
+    def look() -> Any:
+        for query in queries:
+            query.trigger()
+        return condition()
+
+    eventually(look, what)
+
+
+# -- sharing -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_queries_share_a_topic(world: World) -> None:
+    world.make_topic(4, each=5)
+    one, two = world.query(), world.query()
+    one.trigger()
+
+    triggered_until(lambda: len(share(two, world.topic)) == 2, "the second has its half", two, one)
+    world.produce(5)
+    triggered_until(lambda: len(one.checkpoint.rows) + len(two.checkpoint.rows) == 40, "everything is read", one, two)
+
+    # then each record was read once, and what moved went on where the first had been
+    rows = [(row.partition, row.offset) for query in (one, two) for row in query.checkpoint.rows]
+    assert sorted(rows) == [(partition, offset) for partition in range(4) for offset in range(10)]
+    assert share(one, world.topic) | share(two, world.topic) == set(range(4))
+
+
+def test_a_plain_consumer_comes_and_goes(world: World) -> None:
+    world.make_topic(4, each=5)
+    query = world.query()
+    assert query.trigger() is not None
+    query.trigger()
+    # when it comes
+    with plain(world) as other:
+        triggered_until(lambda: len(other.partitions) == 2, "the consumer has its half", query)
+        taken = other.partitions
+        world.produce(1)
+        triggered_until(lambda: len(query.checkpoint.rows) == 22 and len(other.records) == 2, "all read", query)
+        # then it goes on where the query was
+        assert other.records == [(partition, 5) for partition in sorted(taken)]
+    # when it goes without having committed anything
+    triggered_until(lambda: len(query.checkpoint.rows) == 24, "the query reads what was not committed", query)
+    # then the query has its partitions again, and begins where the group is
+    assert {(row.partition, row.offset) for row in query.checkpoint.rows[-2:]} == {(one, 5) for one in taken}
+    query.trigger()
+    assert world.committed() == dict.fromkeys(range(4), 6)
+
+
+def test_a_consumer_of_librdkafka_comes_and_goes(world: World) -> None:
+    world.make_topic(4, each=5)
+    query = world.query()
+    query.trigger()
+    other = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": world.server.bootstrap,
+            "group.id": world.group,
+            "client.id": "librdkafka",
+            "auto.offset.reset": "error",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            **COOPERATIVE,
+        }
+    )
+    read: list[tuple[int | None, int | None]] = []
+
+    def poll() -> int:
+        for message in other.consume(100, 0.05):
+            assert message.error() is None, message.error()
+            read.append((message.partition(), message.offset()))
+        return len(other.assignment())
+
+    other.subscribe([world.topic])
+    triggered_until(lambda: poll() == 2, "the consumer has its half", query)
+    world.produce(1)
+    triggered_until(lambda: poll() and len(read) == 2 and len(query.checkpoint.rows) == 22, "all is read", query)
+    assert {offset for _, offset in read} == {5}
+    other.close()  # with a commit
+
+    world.produce(1)
+    triggered_until(lambda: len(query.checkpoint.rows) == 26, "the query goes on where the consumer was", query)
+    assert {row.offset for row in query.checkpoint.rows[-4:]} == {6}
+
+
+def test_what_stays_is_never_given_up(world: World) -> None:
+    """Cooperative: a batch that reads only what stays does not hold up the group."""
+    world.make_topic(4)
+    query = world.query(PATIENT)
+    query.trigger()
+    with plain(world) as other:
+        triggered_until(lambda: len(other.partitions) == 2, "the consumer has its half", query)
+        stays = sorted(set(range(4)) - other.partitions)
+        # given a batch in flight
+        world.produce(5, stays)
+        assert query.trigger() is not None
+        # when another comes, and again
+        with plain(world, **{"client.id": "third"}) as third:
+            eventually(lambda: third.partitions, "the third has its share, and no batch was waited for", 20)
+    assert share(query, world.topic) == set(stays)
+    query.trigger()
+    assert [world.committed()[partition] for partition in stays] == [5, 5]
+
+
+def test_several_members_have_numbered_seats(world: World) -> None:
+    world.make_topic(6, each=3)
+    query = world.query({"members": "3", "kafka.group.instance.id": "spark-1"})
+
+    triggered_until(lambda: len(query.checkpoint.rows) == 18, "everything is read", query)
+    query.trigger()
+
+    names = [f"spark-1-thread-{number}" for number in (1, 2, 3)]
+    eventually(lambda: sorted(world.members()) == names, "three seats")
+    assert sorted(len(partitions) for partitions in world.members().values()) == [2, 2, 2]
+    assert world.committed() == dict.fromkeys(range(6), 3)
+    assert '["' + '", "'.join(names) + '"]' in query.reader.report_latest_offset()
+
+
+# -- a batch in flight -------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_goes_waits_until_its_batch_is_done(world: World) -> None:
+    world.make_topic(2, each=5)
+    query = world.query(PATIENT)
+    # given a batch that Spark works on (it has not asked for the next one)
+    assert query.trigger() is not None
+    eventually(lambda: world.committed() == {0: 0, 1: 0}, "the beginnings")
+    # when another wants its share
+    with plain(world) as other:
+        eventually(lambda: "rebalanc" in str(other.watched.heard) or len(world.members()) == 2, "it has joined")
+        assert other.partitions == set()
+        # then it gets it as soon as the batch is done, which is stored before
+        query.trigger()
+        eventually(lambda: len(other.partitions) == 1, "the consumer has its half")
+        assert world.committed() == {0: 5, 1: 5}
+        world.produce(1, range(2))
+        eventually(lambda: other.records, "it reads")
+        assert {offset for _, offset in other.records} == {5}
+
+
+def test_a_partition_goes_when_its_time_is_over_and_its_batch_is_not_committed(world: World) -> None:
+    world.make_topic(2, each=5)
+    query = world.query(HASTY)
+    assert query.trigger() is not None
+    with plain(world) as other:
+        # when the batch is not done in time
+        eventually(lambda: len(other.partitions) == 1, "the consumer has its half, without a trigger")
+        (taken,) = other.partitions
+        stays = 1 - taken
+        assert "go although a batch still reads them" in query.reader.log_text()
+        eventually(lambda: len(other.records) == 5, "it reads the same records again")
+        # then what stays is committed when the batch is done, and what went is not
+        query.trigger()
+        assert world.committed() == {stays: 5, taken: 0}
+    # and what comes back goes on where this query was, since it was here that it was processed
+    world.produce(1, range(2))
+    triggered_until(lambda: len(query.checkpoint.rows) == 12, "everything is read", query)
+    query.trigger()
+    assert world.committed() == {0: 6, 1: 6}
+
+
+def test_an_idle_query_gives_partitions_up_at_once(world: World) -> None:
+    """The control of the two above: nothing is in flight, and nobody asks."""
+    world.make_topic(2)
+    query = world.query(PATIENT)
+    query.trigger()
+
+    with plain(world) as other:
+        eventually(lambda: len(other.partitions) == 1, "the consumer has its half, without a trigger", 20)
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_restart_is_noticed_by_nobody_if_the_seat_has_a_name(world: World, static: bool, how: str) -> None:
+    world.make_topic(4, each=5)
+    options = KEPT | {"kafka.group.instance.id": "spark-1"} if static else {"kafka.session.timeout.ms": "1500"}
+    query = world.query(options)
+    query.trigger()
+    settings = {"group.instance.id": "plain-1", "session.timeout.ms": 30_000} if static else {}
+    with plain(world, **settings) as other:
+        triggered_until(lambda: len(other.partitions) == 2, "the consumer has its half", query)
+        had = other.partitions
+        world.produce(3)
+        before = other.count("on_assign", "on_revoke", "on_lost")
+        # when the query is begun again in the middle of a batch
+        if how == "killed":
+            with pytest.raises(Killed):
+                query.trigger(Point.PLANNED)
+        else:
+            query.trigger()
+            query.stop()
+        if not static:  # the group does without it, which is the control
+            eventually(lambda: other.partitions == set(range(4)), "the consumer has everything")
+        again = world.query(options, query.checkpoint)
+        triggered_until(lambda: len(share(again, world.topic)) == 2, "it has its share again", again)
+        triggered_until(lambda: len({(r.partition, r.offset) for r in query.checkpoint.rows}) >= 20 + 6, "all", again)
+        # then nobody noticed, or everybody did
+        changes = other.count("on_assign", "on_revoke", "on_lost") - before
+        if static:
+            assert changes == 0 and other.partitions == had
+        else:
+            assert changes > 0
+
+
+def test_a_seat_that_is_taken_by_another_query(world: World) -> None:
+    world.make_topic(2, each=5)
+    options = {"kafka.group.instance.id": "spark-1"}
+    older = world.query(options)
+    older.trigger()
+
+    newer = world.query(options)
+    assert newer.trigger() is not None
+
+    def fails() -> str:
+        try:
+            older.trigger()
+        except QueryFailed as failed:
+            return str(failed).strip()
+        return ""
+
+    told = eventually(fails, "the older query hears of it")
+    assert "another process has joined group" in told and "'spark-1'" in told
+    assert "\n" not in told and "Traceback" not in told
+    newer.trigger()
+    assert world.committed() == {0: 5, 1: 5}
+
+
+def test_a_query_that_does_not_come_by_gives_its_seat_up(world: World) -> None:
+    world.make_topic(2, each=5)
+    query = world.query({"kafka.max.poll.interval.ms": "1000", "revokeTimeout": "60s"})
+    assert query.trigger() is not None
+    with plain(world) as other:
+        # when Spark's batch takes longer than it may
+        eventually(lambda: other.partitions == {0, 1}, "the consumer has everything")
+        eventually(lambda: len(other.records) == 10, "and reads it")
+    eventually(lambda: not world.members(), "nobody is left")
+    # then the batch is not committed when it is done at last, but the query goes on where it was
+    world.produce(1, range(2))
+    triggered_until(lambda: len(query.checkpoint.rows) == 12, "everything was read once by the query", query)
+    query.trigger()
+    assert world.committed() == {0: 6, 1: 6}
+
+
+def test_a_query_that_comes_by_keeps_its_seat_through_a_trigger_without_news(world: World) -> None:
+    """The control: triggers alone are enough."""
+    world.make_topic(2, each=5)
+    query = world.query({"kafka.max.poll.interval.ms": "1500"})
+    query.trigger()
+    (seat,) = world.members()
+    done = threading.Event()
+    timer = threading.Timer(3.0, done.set)
+    timer.start()
+    while not done.wait(0.3):
+        assert query.trigger() is None
+    assert world.members() == {seat: {0, 1}}
+    assert "poll" not in query.reader.log_text()
+
+
+# -- strategies --------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_falls_back_to_range_for_a_member_that_knows_nothing_else(world: World) -> None:
+    world.make_topic(4, each=5)
+    query = world.query()
+    query.trigger()
+    query.trigger()
+    with plain(world, **{"partition.assignment.strategy": "range"}) as other:
+        triggered_until(lambda: len(other.partitions) == 2, "the consumer has its half", query)
+        world.produce(1)
+        triggered_until(lambda: len(other.records) == 2 and len(query.checkpoint.rows) == 22, "all is read", query)
+        assert {offset for _, offset in other.records} == {5}
+        # and once more, by range: everything is given up before the join
+        with plain(world, **{"partition.assignment.strategy": "range", "client.id": "third"}) as third:
+            triggered_until(lambda: third.partitions, "the third has its share", query)
+    triggered_until(lambda: len(share(query, world.topic)) == 4, "the query has everything again", query)
+
+
+def test_what_falls_to_another_at_once_is_not_committed_by_the_query_any_more(world: World) -> None:
+    """In the generation in which a group falls back to range, what the query had kept is already somebody else's."""
+    world.make_topic(2, each=5)
+    query = world.query(PATIENT)
+    assert query.trigger() is not None
+    with plain(world, **{"partition.assignment.strategy": "range"}) as other:
+        eventually(lambda: len(other.partitions) == 1, "the consumer has its half, although a batch reads it")
+        (taken,) = other.partitions
+        eventually(lambda: len(other.records) == 5, "it begins where the group was")
+        query.trigger()
+        eventually(lambda: world.committed()[1 - taken] == 5, "what stays is committed")
+        assert world.committed()[taken] == 0
+
+
+def test_a_group_that_speaks_another_strategy(world: World) -> None:
+    world.make_topic(2)
+    with plain(world, **{"partition.assignment.strategy": "roundrobin"}) as other:
+        eventually(lambda: len(other.partitions) == 2, "a group of its own")
+        with pytest.raises(QueryFailed) as failed:
+            world.query().trigger()
+    told = str(failed.value).strip()
+    assert "INCONSISTENT_GROUP_PROTOCOL" in told and "\n" not in told
+
+
+# -- new partitions ----------------------------------------------------------------------------------------------------
+
+
+def test_new_partitions_are_shared_and_read_from_their_beginning(world: World) -> None:
+    world.make_topic(2)
+    options = {"startingOffsets": "latest"}
+    one, two = world.query(options), world.query(options)
+    triggered_until(lambda: share(one, world.topic) and share(two, world.topic), "they share", one, two)
+    world.grow(6)
+    world.produce(2, range(6))
+
+    def rows() -> list[tuple[int, int]]:
+        return [(row.partition, row.offset) for query in (one, two) for row in query.checkpoint.rows]
+
+    triggered_until(lambda: len(rows()) >= 12, "all that came", one, two)
+    assert sorted(rows()) == [(partition, offset) for partition in range(6) for offset in range(2)]
