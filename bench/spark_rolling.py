@@ -18,7 +18,7 @@ from typing import Final
 from bench.results import REPOSITORY
 from tests.client.group_history import Generation, read_history
 
-PATIENCE_S: Final = 240
+PATIENCE_S: Final = 600
 TRIGGER_MS: Final = 200
 SETTLED_S: Final = 4.0
 """Longer than the interval of heartbeats, in which members hear of a rebalance."""

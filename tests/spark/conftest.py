@@ -39,13 +39,16 @@ def ending() -> Iterator[ExitStack]:
 def start_query(
     spark: Any, server: Server, group: str, topic: str, tmp_path: Path, ending: ExitStack
 ) -> Iterator[StartQuery]:
-    """Start a query of the test's group and topic. Every one has a checkpoint of its own, unless it is given one."""
+    """Start a query of the test's group and topic, with a checkpoint of its own. If it is `held`, its first batch does
+    not end before its gate is opened."""
 
     def start(
-        checkpoint: Path | None = None, trigger: dict[str, Any] | None = None, shape: Shape = as_it_is, **options: Any
+        *, trigger: dict[str, str | bool] | None = None, shape: Shape = as_it_is, held: bool = False, **options: Any
     ) -> StreamQuery:
         wanted = {"kafka.bootstrap.servers": server.bootstrap, "kafka.group.id": group, "subscribe": topic} | options
-        query = StreamQuery(spark, wanted, checkpoint or tmp_path / uuid.uuid4().hex, shape)
+        query = StreamQuery(spark, wanted, tmp_path / uuid.uuid4().hex, shape)
+        if held:
+            query.gate.clear()
         ending.callback(query.end)
         query.start(trigger)
         return query

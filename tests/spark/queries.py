@@ -16,6 +16,7 @@ import holdfast
 from holdfast import Admin
 from holdfast.client.descriptions import GroupDescription, MemberDescription
 from tests.clients.servers import Server
+from tests.groups.world import PARTITIONS, committed
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import kafka_tool
 
@@ -51,7 +52,7 @@ def as_it_is(rows: Any) -> Any:
 class StreamQuery:
     """A query whose rows come to this process, batch by batch. While `gate` is closed a batch does not end."""
 
-    def __init__(self, spark: Any, options: Mapping[str, Any], checkpoint: Path, shape: Shape) -> None:
+    def __init__(self, spark: Any, options: Mapping[str, Any], checkpoint: Path, shape: Shape = as_it_is) -> None:
         """Options that are None are not given."""
         self.spark = spark
         self.options = {**QUICK_QUERY, **options}
@@ -94,13 +95,22 @@ class StreamQuery:
         assert failure is not None, "the query ended well"
         return str(failure)
 
-    def await_rows(self, count: int, within_s: float = 60) -> None:
-        """Until so many different records have come; more are a fault of the test."""
-        self.await_that(lambda: len(set(self.records)) >= count, f"{count} records", within_s)
+    def to_its_end(self) -> StreamQuery:
+        """It must end by itself, and well."""
+        assert self.query.awaitTermination(60), "the query has not ended"
+        return self
 
-    def await_that(self, look: Callable[[], Any], what: str, within_s: float = 60) -> None:
-        """A query that fails is not waited for."""
-        eventually(lambda: look() or not self.query.isActive, what, within_s)
+    def await_rows(self, count: int) -> None:
+        self.await_that(lambda: len(set(self.records)) >= count, f"{count} different records")
+
+    def await_stored(self, server: Server, topic: str, offset: int, partitions: int = PARTITIONS) -> None:
+        """Until the group has this offset for every partition of the topic."""
+        group, expected = self.options["kafka.group.id"], dict.fromkeys(range(partitions), offset)
+        self.await_that(lambda: committed(server, group, topic) == expected, f"{expected} stored in {group}")
+
+    def await_that(self, look: Callable[[], Any], what: str) -> None:
+        """A query that has ended is not waited for."""
+        eventually(lambda: look() or not self.query.isActive, what)
         assert look(), f"{what}: the query has ended: {self.query.exception()}"
 
     def stop(self) -> None:

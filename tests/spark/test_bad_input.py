@@ -16,9 +16,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from tests.client.guarded_kafka import PASSWORD
 from tests.client.guarded_world import World, credentials, guarded_world
 from tests.clients.servers import Server
-from tests.groups.world import await_committed, make_topic, produce
+from tests.groups.world import make_topic, produce
 from tests.spark.conftest import StartPlain, StartQuery
-from tests.spark.queries import StreamQuery, as_it_is, await_shares, one_sentence
+from tests.spark.queries import StreamQuery, await_shares, one_sentence
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -43,7 +43,7 @@ def test_an_option_that_nobody_knows_is_refused_when_the_query_is_built(spark: A
     ids=["missing", "malformed"],
 )
 def test_an_option_that_cannot_be(spark: Any, tmp_path: Path, options: dict[str, Any], said: list[str]) -> None:
-    query = StreamQuery(spark, GOOD | options, tmp_path, as_it_is)
+    query = StreamQuery(spark, GOOD | options, tmp_path)
     query.start()
     refusal(query, *said)
 
@@ -67,7 +67,7 @@ def nowhere() -> Iterator[str]:
 
 def test_a_broker_that_cannot_be_reached(spark: Any, tmp_path: Path, nowhere: str) -> None:
     options = GOOD | {"kafka.bootstrap.servers": nowhere, "kafka.default.api.timeout.ms": 2_000}
-    query = StreamQuery(spark, options, tmp_path, as_it_is)
+    query = StreamQuery(spark, options, tmp_path)
     query.start()
     refusal(query, nowhere, "kafka.bootstrap.servers")
 
@@ -123,7 +123,7 @@ def test_records_that_are_gone_before_they_were_read(
     make_topic(server, topic, 1)
     produce(server, topic, 5, partitions=1)
     query = start_query(trigger=NOW)
-    assert query.query.awaitTermination(60)
+    query.to_its_end()
     produce(server, topic, 15, first=5, partitions=1)
     truncate(server, topic, 12)
 
@@ -134,7 +134,7 @@ def test_records_that_are_gone_before_they_were_read(
     # and goes on without them if it is told to
     query.options["failOnDataLoss"] = False
     query.start(NOW)
-    assert query.query.awaitTermination(60)
+    query.to_its_end()
     assert query.records[5:] == [(0, offset) for offset in range(12, 20)]
 
 
@@ -151,7 +151,7 @@ def test_offsets_behind_the_end(server: Server, start_query: StartQuery, topic: 
     # and goes on at the end if it is told to
     query.options["failOnDataLoss"] = False
     query.start()
-    await_committed(server, group, topic, 5, partitions=1)
+    query.await_stored(server, topic, 5, partitions=1)
     produce(server, topic, 2, first=5, partitions=1)
     query.await_rows(2)
     assert query.records == [(0, 5), (0, 6)]
@@ -184,7 +184,7 @@ def test_a_checkpoint_of_another_format(server: Server, start_query: StartQuery,
     make_topic(server, topic, 1)
     produce(server, topic, 5, partitions=1)
     query = start_query(trigger=NOW)
-    assert query.query.awaitTermination(60)
+    query.to_its_end()
     for path in (query.checkpoint / "offsets").iterdir():
         if path.name.isdecimal():
             *head, _ = path.read_text().splitlines()
@@ -212,7 +212,7 @@ def test_wrong_credentials(spark: Any, guarded: World, tmp_path: Path, topic: st
     options |= {"kafka.group.id": group, "subscribe": topic, "kafka.sasl.password": "not-alices-secret"}
 
     # then it fails, and tells no secret
-    query = StreamQuery(spark, options, tmp_path / "checkpoint", as_it_is)
+    query = StreamQuery(spark, options, tmp_path / "checkpoint")
     query.start(NOW)
     refusal(query, "SASL", "kafka.sasl.")
     assert "not-alices-secret" not in query.error
@@ -220,5 +220,5 @@ def test_wrong_credentials(spark: Any, guarded: World, tmp_path: Path, topic: st
     # and with the right ones both the seat and the executors are let in
     query.options["kafka.sasl.password"] = PASSWORD
     query.start(NOW)
-    assert query.query.awaitTermination(60)
+    query.to_its_end()
     assert sorted(query.records) == sorted(expected)

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient
 from tests.client.consumers import grow_topic
 from tests.clients.client import Record
 from tests.clients.servers import Server
-from tests.groups.world import CLIENT, await_committed, make_topic, produce
+from tests.groups.world import CLIENT, make_topic, produce
 from tests.spark.conftest import StartQuery
 from tests.spark.queries import await_shares, one_sentence
 from tests.support.eventually import eventually
@@ -40,7 +40,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(
     make_topic(server, topic, 2)
     produce(server, topic, 3, partitions=2)
     query = start_query(startingOffsets="latest")
-    await_committed(server, group, topic, 3, partitions=2)
+    query.await_stored(server, topic, 3, partitions=2)
 
     # when the topic grows and records come before the query knows of it
     grow_topic(server, topic, 4)
@@ -60,7 +60,7 @@ def test_a_pattern_finds_topics_that_come_later(
     # given
     make_topic(server, f"{topic}-a", 1)
     query = start_query(subscribe=None, subscribePattern=f"{topic}-[ab]", startingOffsets="latest")
-    await_committed(server, group, f"{topic}-a", 0, partitions=1)
+    query.await_stored(server, f"{topic}-a", 0, partitions=1)
 
     # when two more topics are made, one of which fits
     for name in ("b", "ab"):
@@ -84,7 +84,7 @@ def test_a_topic_is_deleted(
     )
     for name in (kept, gone):
         produce(server, name, 2, partitions=1)
-        await_committed(server, group, name, 2, partitions=1)
+        query.await_stored(server, name, 2, partitions=1)
 
     # when one of them is deleted
     delete_topic(server, gone)

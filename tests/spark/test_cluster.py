@@ -5,7 +5,6 @@ This is the way that docs/spark.md describes.
 
 import json
 import subprocess
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,12 @@ SEAT = "nightly-1"
 
 
 def test_executors_read_with_the_holdfast_that_the_application_brings_along(
-    quick_holdfast: HoldfastBroker, tmp_path: Path
+    quick_holdfast: HoldfastBroker, topic: str, group: str, tmp_path: Path
 ) -> None:
     # given a cluster whose workers cannot import Holdfast, an archive that holds it, and a topic
     worker_python = bare_python(tmp_path / "worker")
     assert "No module named 'holdfast'" in _stderr_of_importing_holdfast(worker_python)
     pack(tmp_path / "packages.zip")
-    topic, group = f"t-{uuid.uuid4().hex[:12]}", f"g-{uuid.uuid4().hex[:12]}"
     values = produced(quick_holdfast.bootstrap, topic, PARTITIONS, 3_000)
     source = {
         "kafka.bootstrap.servers": quick_holdfast.bootstrap,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.client import Record
 from tests.clients.servers import Server
-from tests.groups.world import CLIENT, PARTITIONS, await_committed, make_topic, produce
+from tests.groups.world import CLIENT, PARTITIONS, make_topic, produce
 from tests.spark.conftest import StartPlain, StartQuery
 from tests.spark.queries import (
     RUNNER,
@@ -48,7 +48,7 @@ def test_the_groups_tool_shows_the_query_and_its_rows_are_what_was_produced(
         **{"kafka.group.instance.id": "billing"},
     )
     query.await_rows(51 * PARTITIONS)
-    await_committed(server, group, topic, 51)
+    query.await_stored(server, topic, 51)
 
     # then the rows are the records
     expected = [
@@ -114,7 +114,7 @@ def test_a_query_shares_with_plain_consumers_and_restarts(
 
     # when records come, then each is processed by one of them
     expected = produce(server, topic, 20, partitions=6)
-    await_committed(server, group, topic, 20, partitions=6)
+    query.await_stored(server, topic, 20, partitions=6)
     assert sorted(query.records + plain[0].records + plain[1].records) == sorted(expected)
 
     # when the query is stopped, then its process ends, and only a static one keeps its partitions, for its session
@@ -131,7 +131,7 @@ def test_a_query_shares_with_plain_consumers_and_restarts(
     query.start()
     after = await_shares(server, group, [2, 2, 2])
     expected = produce(server, topic, 10, first=20, partitions=6)
-    await_committed(server, group, topic, 30, partitions=6)
+    query.await_stored(server, topic, 30, partitions=6)
     assert sorted(query.records + plain[0].records + plain[1].records) == sorted(expected)
 
     # and the others had to give something up only where the seat was not kept

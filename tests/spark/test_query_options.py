@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.servers import Server
-from tests.groups.world import PARTITIONS, await_committed, committed, make_topic, produce
+from tests.groups.world import PARTITIONS, committed, make_topic, produce
 from tests.spark.conftest import StartQuery
 from tests.spark.queries import StreamQuery, await_shares, described, groups_tool
 from tests.support.eventually import eventually
@@ -21,11 +21,6 @@ def sizes(query: StreamQuery) -> list[int]:
     return [len(batch) for batch in query.batches if batch]
 
 
-def to_its_end(query: StreamQuery) -> StreamQuery:
-    assert query.query.awaitTermination(60)
-    return query
-
-
 def test_what_is_there_now_is_read_in_batches_of_limited_size(
     server: Server, start_query: StartQuery, topic: str
 ) -> None:
@@ -35,12 +30,11 @@ def test_what_is_there_now_is_read_in_batches_of_limited_size(
     produce(server, topic, 70, first=10, partitions=1)
 
     # when all of it is read, at most 40 records at a time, and more come meanwhile
-    query = start_query(trigger=NOW, maxOffsetsPerTrigger=40)
-    query.gate.clear()
+    query = start_query(trigger=NOW, held=True, maxOffsetsPerTrigger=40)
     query.await_rows(1)
     produce(server, topic, 5, first=80, partitions=1)
     query.gate.set()
-    to_its_end(query)
+    query.to_its_end()
 
     # then the query ends where the topic did
     little = [(partition, offset) for partition in range(1, PARTITIONS) for offset in range(10)]
@@ -51,7 +45,7 @@ def test_what_is_there_now_is_read_in_batches_of_limited_size(
 
     # and the next run goes on there
     query.start(NOW)
-    to_its_end(query)
+    query.to_its_end()
     assert query.records[110:] == [(0, offset) for offset in range(80, 85)]
 
 
@@ -71,11 +65,9 @@ def test_partitions_are_cut_into_tasks(
 ) -> None:
     make_topic(server, topic, 2)
     expected = produce(server, topic, 40, partitions=2)
-    query = to_its_end(
-        start_query(
-            trigger=NOW, minPartitions=wanted, shape=lambda rows: rows.selectExpr("*", "spark_partition_id() AS task")
-        )
-    )
+    with_tasks = ["*", "spark_partition_id() AS task"]
+    query = start_query(trigger=NOW, minPartitions=wanted, shape=lambda rows: rows.selectExpr(*with_tasks))
+    query.to_its_end()
     assert sorted(query.records) == sorted(expected)
     assert len({row.task for row in query.rows}) == tasks
 
@@ -91,7 +83,7 @@ def test_a_query_has_several_seats(server: Server, start_query: StartQuery, topi
 
     # and between them they read everything once
     expected = produce(server, topic, 10, partitions=6)
-    await_committed(server, group, topic, 10, partitions=6)
+    query.await_stored(server, topic, 10, partitions=6)
     assert sorted(query.records) == sorted(expected)
 
 
@@ -101,7 +93,7 @@ def test_a_query_that_uses_its_rows_twice_reads_them_twice(
     make_topic(server, topic)
     expected = produce(server, topic, 5)
     query = start_query(shape=lambda rows: rows.union(rows), **{"kafka.group.instance.id": "q"})
-    await_committed(server, group, topic, 5)
+    query.await_stored(server, topic, 5)
     assert sorted(query.records) == sorted([*expected, *expected])
     assert [one.group_instance_id for one in described(server, group).members] == ["q"]
 
@@ -112,7 +104,7 @@ def test_an_operator_replays_and_skips_on_purpose(
     # given a query that has read everything, and stored that at its end or at its next beginning
     make_topic(server, topic)
     expected = produce(server, topic, 10)
-    query = to_its_end(start_query(trigger=NOW))
+    query = start_query(trigger=NOW).to_its_end()
     assert sorted(query.records) == sorted(expected)
 
     # when the offsets are set back
@@ -123,17 +115,17 @@ def test_an_operator_replays_and_skips_on_purpose(
 
     # then the checkpoint, which is further, wins
     query.start(NOW)
-    to_its_end(query)
+    query.to_its_end()
     assert len(query.records) == len(expected)
 
     # and with a new one everything is read again
     groups_tool(server, *reset, "--to-earliest")
-    again = to_its_end(start_query(trigger=NOW))
+    again = start_query(trigger=NOW).to_its_end()
     assert sorted(again.records) == sorted(expected)
 
     # when they are set forward, then that is enough to skip records
     produce(server, topic, 10, first=10)
     groups_tool(server, *reset, "--to-offset", "18")
     again.start(NOW)
-    to_its_end(again)
+    again.to_its_end()
     assert sorted(again.records[40:]) == [(partition, offset) for partition in range(PARTITIONS) for offset in (18, 19)]

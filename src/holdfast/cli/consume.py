@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.cli.client_log import saying_warnings
 from holdfast.cli.connection import TIMEOUT_S, add_connection_options, client_settings, open_admin
 from holdfast.cli.errors import CommandFailed, UsageError, say
 from holdfast.cli.exit_codes import EXIT_OK
@@ -146,7 +147,7 @@ def _as_member(
     if options.instance_id is not None:
         config["group.instance.id"] = options.instance_id
     # An exception that leaves the block commits nothing: what was not printed must come again.
-    with Consumer(config) as consumer:
+    with saying_warnings(options.prog), Consumer(config) as consumer:
         consumer.subscribe(options.topic)
         yield consumer.consume, lambda: consumer.generation() >= 0
 
