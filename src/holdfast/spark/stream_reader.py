@@ -7,6 +7,7 @@ the driver. Only that one is asked for offsets; so the query begins there, when 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 FRESH_DRIVER_S: Final = 60.0
 """A driver that is older has likely done other things before it began this query: its age says nothing of a restart."""
+
+GOODBYE_S: Final = 6.0
+"""The longest that a reader takes to leave its group."""
 
 logger = logging.getLogger("holdfast.spark")
 
@@ -57,10 +61,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._query: Query | None = None
+        self._ending = threading.RLock()
+        self._closer: threading.Thread | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[type[StreamReader], tuple[ReadOptions]]:
         """For the executors: without the query."""
-        return {"_options": self._options, "_query": None}
+        return StreamReader, (self._options,)
 
     # -- on the driver -------------------------------------------------------------------------------------------------
 
@@ -100,9 +106,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._query.retry()
 
     def stop(self) -> None:
-        query, self._query = self._query, None
-        if query is not None:
-            query.close()
+        """May be called again before it is done, even by a signal in the middle of it: the goodbye has a thread of its
+        own, and every caller waits for that."""
+        with self._ending:
+            if self._query is not None and self._closer is None:
+                self._closer = threading.Thread(target=self._query.close, name="holdfast-goodbye", daemon=True)
+                self._closer.start()
+        if self._closer is not None:
+            self._closer.join(GOODBYE_S)
 
     def _running(self) -> Query:
         if self._query is None:
