@@ -22,7 +22,8 @@ Process = subprocess.Popen[bytes]
 def running(*arguments: str) -> Iterator[Process]:
     """Gone when the test is."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([*HOLDFAST, *arguments], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    # Without buffers of our own: what one line leaves unread, `ended` must still find.
+    with subprocess.Popen([*HOLDFAST, *arguments], 0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:

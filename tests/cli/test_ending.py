@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.processes import HOLDFAST, PATIENCE_S, ended, line_of, lines_until, running
+from tests.client.consumers import Watched, poll_until, watching
 from tests.clients.servers import Server
 from tests.groups.world import committed, make_topic, produce
 from tests.support.eventually import eventually
@@ -82,14 +83,22 @@ def end_of(server: Server, topic: str) -> int | None:
 
 
 @pytest.mark.parametrize(
-    "words", [["groups", "watch", "--interval", "0.2"], ["groups", "history", "--follow"]], ids=["watch", "follow"]
+    ("words", "last"),
+    [
+        (["groups", "watch", "--interval", "0.2"], b"Empty, 0 members"),
+        (["groups", "history", "--follow"], b"became empty"),
+    ],
+    ids=["watch", "follow"],
 )
 def test_what_follows_ends_quietly_with_ctrl_c(
-    quick_holdfast: HoldfastBroker, topic: str, group: str, words: list[str]
+    quick_holdfast: HoldfastBroker, topic: str, group: str, words: list[str], last: bytes
 ) -> None:
     make_topic(quick_holdfast, topic, 1)
+    member = Watched(quick_holdfast, group).subscribe(topic)
+    with watching(member):
+        poll_until(lambda: member.partitions, "a member, and with it a ledger", member)
     with running(*words, "--bootstrap-server", quick_holdfast.bootstrap, "--group", group) as process:
-        line_of(process)
+        lines_until(process, last)
         assert ended(process, signal.SIGINT) == (130, b"", b"")
 
 

@@ -86,10 +86,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--instance-id is a seat in a group: give --group as well")
     write: Write = _json_line if options.json else template(options.format)
     reading = _as_member if options.group is not None else _alone
-    with Stopping() as stopping:
-        topics = _topics(options, TIMEOUT_S)
-        with reading(options, topics) as (read, is_ready):
-            is_idle = _print_records(options, stopping, read, is_ready, write)
+    topics = _topics(options, TIMEOUT_S)
+    with Stopping() as stopping, reading(options, topics) as (read, is_ready):
+        is_idle = _print_records(options, stopping, read, is_ready, write)
     if is_idle:
         _topics(options, _STILL_THERE_S)  # nothing comes from a broker that is gone, and that is a failure
     return EXIT_OK if stopping.exit_code is None else stopping.exit_code
