@@ -82,7 +82,7 @@ def test_an_instance_id_that_another_query_takes(
     # given
     make_topic(server, topic)
     older = start_query(**{"kafka.group.instance.id": "billing"})
-    await_shares(server, group, [4])
+    older.await_that(lambda: older.finished, "its first batch")
 
     # when
     younger = start_query(**{"kafka.group.instance.id": "billing"})
