@@ -50,6 +50,7 @@ test-real: setup
 	-@scripts/kafka-install
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
+	-@scripts/spark-oldest-ensure > /dev/null
 	$(BIN)/python -m pytest tests -m real -q
 
 conformance: setup kafka

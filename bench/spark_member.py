@@ -18,13 +18,20 @@ from bench.spark_sources import session, stream
 _LOOK_S: Final = 0.1
 
 
-def run(bootstrap: str, topic: str, group: str, instance: str | None, checkpoint: str, trigger_ms: int) -> None:
+def run(
+    bootstrap: str, topic: str, group: str, instance: str | None, checkpoint: str, trigger_ms: int, session_ms: int
+) -> None:
     # What Java prints must not get between our lines.
     told = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     spark = session(cores=1)
     # Without an instance id the member is dynamic.
-    member = {"kafka.group.id": group, "kafka.group.instance.id": instance, "startingOffsets": "latest"}
+    member = {
+        "kafka.group.id": group,
+        "kafka.group.instance.id": instance,
+        "kafka.session.timeout.ms": str(session_ms),
+        "startingOffsets": "latest",
+    }
     rows = stream(spark, HOLDFAST, bootstrap, topic, member)
     writing = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
     query = writing.trigger(processingTime=f"{trigger_ms} milliseconds").start()

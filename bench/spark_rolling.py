@@ -20,6 +20,8 @@ from tests.client.group_history import Generation, read_history
 
 PATIENCE_S: Final = 600
 TRIGGER_MS: Final = 200
+SESSION_MS: Final = 180_000
+"""Which a restart must not exceed, however busy the machine is."""
 SETTLED_S: Final = 4.0
 """Longer than the interval of heartbeats, in which members hear of a rebalance."""
 _STOP_S: Final = 60
@@ -39,6 +41,7 @@ class App:
             "instance": instance,
             "checkpoint": str(directory / "checkpoint"),
             "trigger_ms": TRIGGER_MS,
+            "session_ms": SESSION_MS,
         }
         self._log = directory / "log"
         self._process: subprocess.Popen[str] | None = None

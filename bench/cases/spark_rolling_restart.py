@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.librdkafka import new_topic
 from bench.measure import HOLDFAST, Plan, Result, Row, alternating, spread
-from bench.spark_rolling import TRIGGER_MS, rolling
+from bench.spark_rolling import SESSION_MS, TRIGGER_MS, rolling
 from bench.steady_producer import TICK_SECONDS, TICKS_AROUND
 from bench.tables import Target, Verdict, figure, paragraph, table
 from tests.support.holdfast_broker import HoldfastBroker
@@ -32,7 +32,9 @@ def run(plan: Plan) -> Result:
                     group = f"rolling-{next(_numbers)}"
                     figures = rolling(broker.bootstrap, topic, PARTITIONS, group, QUERIES, series == STATIC)
                 rows.append(Row(series, HOLDFAST, number, figures))
-    return Result(NAME, {"queries": QUERIES, "partitions": PARTITIONS, "trigger_ms": TRIGGER_MS}, rows)
+    return Result(
+        NAME, {"queries": QUERIES, "partitions": PARTITIONS, "trigger_ms": TRIGGER_MS, "session_ms": SESSION_MS}, rows
+    )
 
 
 _SHOWN: Final = (
@@ -53,7 +55,8 @@ def section(result: Result) -> list[str]:
         f"{settings['queries']} Spark applications with one query each share {settings['partitions']} partitions of a"
         f" Holdfast broker in one group; every partition gets a record each {every_ms} ms, and a query has a batch each"
         f" {settings['trigger_ms']} ms if it can. The applications are stopped and started again one after the other,"
-        " each when the one before has rows again: with `kafka.group.instance.id`, and as the control without."
+        " each when the one before has rows again: with `kafka.group.instance.id`, and as the control without, both"
+        f" with `kafka.session.timeout.ms={settings['session_ms']}`."
         " Rebalances are the generations that the group went through meanwhile. To start a Spark takes all that two"
         " cores can give: therefore, as a second control, an application of another group is started and stopped, and"
         " the others' longest gap must be no more than"

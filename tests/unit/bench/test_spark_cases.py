@@ -41,7 +41,9 @@ def latency(ours: float, theirs: float, tuned: float) -> Result:
 def rolled(rebalances: float, gap_s: float) -> Result:
     figures = {"rebalances": rebalances, "gap_s": gap_s, "control_gap_s": 1.0}
     rows = [Row(series, HOLDFAST, 1, figures) for series in (spark_rolling_restart.STATIC, "dynamic")]
-    return Result(spark_rolling_restart.NAME, {"queries": 3, "partitions": 12, "trigger_ms": 200}, rows)
+    return Result(
+        spark_rolling_restart.NAME, {"queries": 3, "partitions": 12, "trigger_ms": 200, "session_ms": 180_000}, rows
+    )
 
 
 def remembered(worker_mib: list[float]) -> Result:
