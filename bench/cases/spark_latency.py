@@ -104,9 +104,9 @@ def _method(result: Result) -> str:
         f" {settings['batches']} batches after {settings['warm_up']} that are not counted. Both sources take turns in"
         f" one Spark application with `local[{settings['cores']}]`. The duration of a batch and of its parts is what"
         " Spark reports (`triggerExecution`); the trip is from when a record was sent to the end of the batch that had"
-        " it. With its default settings, Spark's own source stands still for half a second in each task of such a"
-        " batch: having read, it asks where the partition ends, and this question waits behind a fetch that waits for"
-        " records which are not there yet. It is therefore also shown with a setting that makes this short."
+        " it. With its default settings, Spark's own source was seen to take half a second longer in each task of such"
+        " a batch, about as long as a fetch waits at the end of a log. It is therefore also shown with a setting that"
+        " makes such a fetch short."
         f" {told(settings['versions'])}."
     )
 
