@@ -18,12 +18,19 @@ HOLDFAST = (sys.executable, "-m", "holdfast.cli.main")
 Process = subprocess.Popen[bytes]
 
 
+def _hears_ctrl_c() -> None:
+    """A shell has what it starts in the background ignore it, and a child inherits that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def running(*arguments: str) -> Iterator[Process]:
     """Gone when the test is."""
     pipe = subprocess.PIPE
     # Without buffers of our own: what one line leaves unread, `ended` must still find.
-    with subprocess.Popen([*HOLDFAST, *arguments], 0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+    with subprocess.Popen(
+        [*HOLDFAST, *arguments], 0, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=_hears_ctrl_c
+    ) as process:
         try:
             yield process
         finally:
@@ -36,7 +43,9 @@ def at_terminal(*arguments: str) -> Iterator[tuple[Process, int]]:
     mine, its = pty.openpty()
     environment = os.environ | {"TERM": "xterm"}
     try:
-        with subprocess.Popen([*HOLDFAST, *arguments], stdout=its, stderr=its, env=environment) as process:
+        with subprocess.Popen(
+            [*HOLDFAST, *arguments], stdout=its, stderr=its, env=environment, preexec_fn=_hears_ctrl_c
+        ) as process:
             os.close(its)
             try:
                 yield process, mine
