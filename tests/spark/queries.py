@@ -19,6 +19,7 @@ from tests.clients.servers import Server
 from tests.groups.world import PARTITIONS, committed
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import kafka_tool
+from tests.support.process_tree import command_line, descendants
 
 At = tuple[int, int]
 """A record: its partition and its offset."""
@@ -208,7 +209,7 @@ def groups_tool(server: Server, *arguments: str) -> list[dict[str, str]]:
 
 def processes(having: str) -> set[int]:
     """The pids of the processes below this one, whose command lines have this."""
-    return {pid for pid in _below(_parents()) if having in _command(pid)}
+    return {pid for pid in descendants(os.getpid()) if having in command_line(pid)}
 
 
 def connected_to(server: Server) -> set[int]:
@@ -216,31 +217,7 @@ def connected_to(server: Server) -> set[int]:
     port = f":{int(server.bootstrap.rpartition(':')[2]):04X}"
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     sockets = {f"socket:[{line[9]}]" for line in lines if line[2].endswith(port) and line[3] == "01"}
-    return {pid for pid in _below(_parents()) if not sockets.isdisjoint(_files(pid))}
-
-
-def _parents() -> dict[int, int]:
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
-            continue
-    return found
-
-
-def _below(parents: Mapping[int, int]) -> set[int]:
-    known = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in known} - known:
-        known |= more
-    return known - {os.getpid()}
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
+    return {pid for pid in descendants(os.getpid()) if not sockets.isdisjoint(_files(pid))}
 
 
 def _files(pid: int) -> set[str]:

@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.support.child_process import end_child, start_child
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_distribution import REPOSITORY
+from tests.support.process_tree import command_line, descendants
 from tests.support.quick_brokers import QUICK
 from tests.support.spark_apps import APPS, QUIET, spark_environment
 
@@ -73,33 +73,19 @@ class SparkApp(Application):
 
     def processes(self, what: str) -> list[int]:
         """Of all that belong to the application, those whose command line has this in it."""
-        return [pid for pid in _descendants(self._process.pid) if what in _command_line(pid)]
+        return [pid for pid in descendants(self._process.pid) if what in command_line(pid)]
 
     def stop(self) -> None:
         assert end_child(self._process, signal.SIGTERM, PATIENCE_S) == 0, repr(self)
 
     def kill(self) -> None:
-        everything = _descendants(self._process.pid)
+        everything = descendants(self._process.pid)
         end_child(self._process, signal.SIGKILL, PATIENCE_S)
         for pid in everything:
             _signal(pid)
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.events[-2:]}, {self.log.read_text(errors='replace')[-1500:]}>"
-
-
-def _descendants(pid: int) -> list[int]:
-    found = []
-    for child in subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True).stdout.split():
-        found += [int(child), *_descendants(int(child))]
-    return found
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _signal(pid: int) -> None:
@@ -145,20 +131,16 @@ class Stage:
 
     def driver(self) -> None:
         """The process of the user's program. Spark's own ends by itself then, and the readers with it."""
-        left = _descendants(self.app._process.pid)
+        left = descendants(self.app._process.pid)
         end_child(self.app._process, signal.SIGKILL, PATIENCE_S)
-        eventually(
-            lambda: not [pid for pid in left if _command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S
-        )
+        eventually(lambda: not [pid for pid in left if command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S)
         self.app = self.start()
 
     def java(self) -> None:
-        left = _descendants(self.app._process.pid)
+        left = descendants(self.app._process.pid)
         _signal(self._one_of("org.apache.spark.deploy.SparkSubmit"))
         end_child(self.app._process, signal.SIGKILL, PATIENCE_S)
-        eventually(
-            lambda: not [pid for pid in left if _command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S
-        )
+        eventually(lambda: not [pid for pid in left if command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S)
         self.app = self.start()
 
 

@@ -17,6 +17,7 @@ from typing import Final
 from tests.support.child_process import end_child, start_child
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import REPOSITORY
+from tests.support.process_tree import command_line, descendants
 from tests.support.spark_apps import APPS, QUIET, spark_environment
 
 HOST: Final = "127.0.0.1"
@@ -106,9 +107,7 @@ class Application:
 
     def reader_pids(self) -> list[int]:
         """The processes in which Spark keeps the stream readers of its queries."""
-        children = Path(f"/proc/{self._child.pid}/task").glob("*/children")
-        pids = [int(pid) for listed in children for pid in listed.read_text().split()]
-        return [pid for pid in pids if b"python_streaming_source_runner" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in descendants(self._child.pid) if "python_streaming_source_runner" in command_line(pid)]
 
     def end(self, within_s: float) -> int:
         return self._child.wait(within_s)
