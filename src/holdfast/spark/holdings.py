@@ -113,11 +113,13 @@ class Holdings:
             return wanted
 
     def store(self, offsets: Mapping[Where, int]) -> None:
-        """The group knows these offsets."""
+        """The group knows these offsets. One beyond where the partition is now is a late answer, of before its log went
+        back."""
         with self._changed:
             for where, offset in offsets.items():
-                if where in self._held:
-                    self._held[where].stored = max(self._held[where].stored, offset)
+                held = self._held.get(where)
+                if held is not None and offset <= max(held.offset, self._finished.get(where, 0)):
+                    held.stored = max(held.stored, offset)
 
     def free(self) -> None:
         """No batch is in flight, and what is processed was stored as far as that is possible."""

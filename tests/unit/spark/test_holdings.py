@@ -173,3 +173,8 @@ def test_a_log_that_was_made_anew_is_begun_again() -> None:
 
     assert holdings.positions() == {P0: 7}
     assert holdings.to_store() == {0: {P0: 7}}  # backwards, this once
+
+    holdings.store({P0: 120})  # an answer that was under way
+    holdings.store({P0: 7})
+    holdings.finish({P0: 9})
+    assert holdings.to_store() == {0: {P0: 9}}

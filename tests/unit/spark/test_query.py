@@ -27,8 +27,8 @@ def ran(engine: Engine) -> Batch:
 
 
 def stored(query: Engine, world: World, offsets: dict[int, int]) -> None:
-    """The group knows how far the query is, once it is at rest: while it rebalances a commit may be refused, and is made
-    up for at the next trigger."""
+    """The group knows how far the query is, once it is at rest: while it rebalances a commit may be refused, and is
+    made up for at the next trigger."""
 
     def look() -> bool:
         query.trigger()
