@@ -97,7 +97,7 @@ def latency(
                 for partition in range(partitions):
                     producer.produce(topic, b"tick", partition=partition)
                 producer.flush(PATIENCE_S)
-                query.processAllAvailable()
+                _until_read(query, partitions * len(sent))
         finally:
             query.stop()
         progress = [dict(one) for one in map(_read, query.recentProgress) if one["numInputRows"]]
@@ -160,6 +160,17 @@ def _until_it_waits(query: StreamingQuery) -> None:
             raise failure
         if time.monotonic() > deadline:
             raise RuntimeError(f"the query did not begin: {query.status}")
+        time.sleep(_LOOK_S)
+
+
+def _until_read(query: StreamingQuery, records: int) -> None:
+    """The batches that Spark has reported had so many."""
+    deadline = time.monotonic() + PATIENCE_S
+    while sum(_read(one)["numInputRows"] for one in query.recentProgress) < records:
+        if (failure := query.exception()) is not None:
+            raise failure
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the query did not read what was sent: {query.status}")
         time.sleep(_LOOK_S)
 
 

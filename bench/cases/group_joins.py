@@ -70,7 +70,7 @@ def section(result: Result) -> list[str]:
         f" A group is one record: for {max(sizes):,} members it is larger than the megabyte that Kafka allows by"
         f" default, so Kafka runs with `message.max.bytes={limit}`. Holdfast's journal allows as much as a segment"
         f" holds. {result.settings['warm_ups']} joins of {min(sizes):,} members each before the first round are not"
-        " counted."
+        " counted. What limits Holdfast is one core: it takes less CPU time than Kafka, which has all cores at work."
     )
     rows = [
         (

@@ -34,7 +34,7 @@ _SHOWN: Final = {
 
 
 def run(plan: Plan) -> Result:
-    batches, warm_up = plan.pick(full=40, quick=10), plan.pick(full=10, quick=3)
+    batches, warm_up = plan.pick(full=20, quick=10), plan.pick(full=5, quick=3)
     rows: list[Row] = []
     with ApacheKafka(_NO_DELAY) as broker, SparkProcess(CORES, own_source=True) as spark:
         for number in range(plan.rounds + 1):
