@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from bench.results import REPOSITORY
+from bench.steady import records, until
 
 CONSUMER: Final[dict[str, Any]] = {
     "auto.offset.reset": "latest",
@@ -29,7 +27,6 @@ CONSUMER: Final[dict[str, Any]] = {
 }
 PATIENCE_SECONDS: Final = 90
 _WAIT_SECONDS: Final = 0.2
-_LOOK_SECONDS: Final = 0.01
 
 
 class Member:
@@ -117,11 +114,11 @@ def run(
     everybody = [
         Member(number, bootstrap, group, topic, heartbeat_ms=heartbeat_ms, static=static) for number in range(members)
     ]
-    with _records(bootstrap, topic, partitions):
+    with records(bootstrap, topic, partitions, PATIENCE_SECONDS):
         for member in everybody:
             member.start()
-        _until(lambda: all(member.has_records for member in everybody), "all members have records")
-        _until(lambda: _are_settled(everybody, 1.5 * heartbeat_ms / 1000), "no more rebalances")
+        until(lambda: all(member.has_records for member in everybody), "all members have records", PATIENCE_SECONDS)
+        until(lambda: _are_settled(everybody, 1.5 * heartbeat_ms / 1000), "no more rebalances", PATIENCE_SECONDS)
         away: list[float] = []
 
         def bounce_them() -> None:
@@ -152,7 +149,7 @@ def _restart(member: Member) -> float:
     began = time.monotonic()
     member.stop()
     member.start()
-    _until(lambda: member.has_records, "a restarted member has records")
+    until(lambda: member.has_records, "a restarted member has records", PATIENCE_SECONDS)
     return time.monotonic() - began
 
 
@@ -176,26 +173,6 @@ def _window(everybody: list[Member], action: Callable[[], None]) -> dict[str, fl
         "rebalances": max(member.revocations for member in everybody),
         "gap_s": max(member.longest_gap for member in everybody),
     }
-
-
-@contextmanager
-def _records(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "bench.steady_producer", bootstrap, topic, str(partitions)]
-    producer = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        yield
-    finally:
-        producer.communicate(timeout=PATIENCE_SECONDS)
-    if producer.returncode != 0:
-        raise RuntimeError("the producer failed")
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what}: not within {PATIENCE_SECONDS} s")
-        time.sleep(_LOOK_SECONDS)
 
 
 if __name__ == "__main__":

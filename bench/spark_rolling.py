@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.results import REPOSITORY
+from bench.steady import records, until
 from tests.client.group_history import Generation, read_history
 
 PATIENCE_S: Final = 600
@@ -25,7 +26,6 @@ SESSION_MS: Final = 180_000
 SETTLED_S: Final = 4.0
 """Longer than the interval of heartbeats, in which members hear of a rebalance."""
 _STOP_S: Final = 60
-_LOOK_S: Final = 0.05
 _LOG_TAIL_LINES: Final = 30
 
 
@@ -96,7 +96,7 @@ class App:
 
 def rolling(bootstrap: str, topic: str, partitions: int, group: str, apps: int, static: bool) -> dict[str, float]:
     """Restarts each of the applications, then, as the control, one that has nothing to do with them."""
-    with tempfile.TemporaryDirectory(prefix="rolling-") as directory, _records(bootstrap, topic, partitions):
+    with tempfile.TemporaryDirectory(prefix="rolling-") as directory, records(bootstrap, topic, partitions, PATIENCE_S):
         seats = [f"query-{number}" if static else None for number in range(1, apps + 1)]
         everybody = [
             App(bootstrap, topic, group, seat, Path(directory) / f"{number}") for number, seat in enumerate(seats)
@@ -125,7 +125,7 @@ def rolling(bootstrap: str, topic: str, partitions: int, group: str, apps: int, 
 def _restart(app: App) -> None:
     app.stop()
     app.start()
-    _until(app.has_rows, "a restarted query has rows")
+    until(app.has_rows, "a restarted query has rows", PATIENCE_S)
 
 
 def _start_and_stop(app: App) -> None:
@@ -179,25 +179,5 @@ def _running(apps: Sequence[App]) -> Iterator[None]:
         for app in apps:
             stack.callback(app.stop)
             app.start()
-            _until(app.has_rows, "a query that was started has rows")
+            until(app.has_rows, "a query that was started has rows", PATIENCE_S)
         yield
-
-
-@contextmanager
-def _records(bootstrap: str, topic: str, partitions: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "bench.steady_producer", bootstrap, topic, str(partitions)]
-    producer = subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        yield
-    finally:
-        producer.communicate(timeout=PATIENCE_S)
-    if producer.returncode != 0:
-        raise RuntimeError("the producer failed")
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what}: not within {PATIENCE_S} s")
-        time.sleep(_LOOK_S)

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from holdfast.client.commits import Commits
 from holdfast.client.consumer_config import ConsumerConfig
+from holdfast.client.coordinator import GroupCoordinator
+from holdfast.client.driver import Driver
 from holdfast.client.errors import HoldfastError
 from holdfast.client.network import Network
-from holdfast.client.participation import Participation
 from holdfast.spark.holdings import Holdings
 from holdfast.spark.offsets import Where
 from holdfast.spark.seats import COMMIT_TIMEOUT_MS, Begin
@@ -39,15 +40,17 @@ class FixedShare:
         self._holdings = holdings
         self._begin = begin
         self._timeout_s = timeout_s
-        self._group = None if config is None else Participation(config, self)
-        self._commits = None if self._group is None else Commits(self._group.driver)
+        self._group_id = None if config is None else config.membership.group_id
+        self._driver = (
+            None if config is None else Driver(config.membership, Network(config.network), "holdfast-commits")
+        )
 
     def join(self) -> None:
         deadline = time.monotonic() + self._timeout_s
         offsets: dict[Where, int] = {}
-        if self._group is not None:
-            self._group.start()
-            found = self._group.coordinator.fetch_offsets(self._partitions, deadline)
+        if self._driver is not None and self._group_id is not None:
+            self._driver.start()
+            found = GroupCoordinator(self._network, self._group_id).fetch_offsets(self._partitions, deadline)
             offsets = {where: committed.offset for where, committed in found.items()}
         unknown = [where for where in self._partitions if where not in offsets]
         if unknown:
@@ -64,9 +67,9 @@ class FixedShare:
         offsets = self._holdings.to_store().get(_NUMBER, {})
         if not offsets:
             return
-        if self._commits is not None:
+        if self._driver is not None:
             try:
-                refused = self._commits.wait_for(
+                refused = Commits(self._driver).wait_for(
                     {where: (offset, None, -1) for where, offset in offsets.items()}, COMMIT_TIMEOUT_MS
                 )
             except HoldfastError as error:
@@ -76,17 +79,5 @@ class FixedShare:
         self._holdings.store(offsets)
 
     def close(self, *, leave: bool = False) -> None:  # noqa: ARG002 - there is no seat to leave
-        if self._group is not None:
-            self._group.close()
-
-    # -- a participation has a listener; this one takes part in nothing ------------------------------------------------
-
-    def rejoining(self, staying: Collection[Where], within_ms: int) -> None: ...
-
-    def giving_up(self, partitions: Collection[Where], within_ms: int) -> None: ...
-
-    def revoked(self, partitions: list[Where]) -> None: ...
-
-    def lost(self, partitions: list[Where]) -> None: ...
-
-    def assigned(self, offsets: Mapping[Where, int]) -> None: ...
+        if self._driver is not None:
+            self._driver.stop()
