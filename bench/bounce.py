@@ -32,12 +32,23 @@ _WAIT_SECONDS: Final = 0.2
 class Member:
     """A consumer and its thread. What its own restart does to it is not counted."""
 
-    def __init__(self, number: int, bootstrap: str, group: str, topic: str, *, heartbeat_ms: int, static: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        *,
+        heartbeat_ms: int,
+        static: bool,
+        commit_ms: int = 5_000,
+    ) -> None:
         self._settings = {
             **CONSUMER,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "heartbeat.interval.ms": heartbeat_ms,
+            "auto.commit.interval.ms": commit_ms,
         }
         if static:
             self._settings["group.instance.id"] = f"member-{number:02}"

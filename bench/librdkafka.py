@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -24,11 +24,12 @@ _numbers: Final = itertools.count(1)
 
 
 @contextlib.contextmanager
-def new_topic(broker: Broker, partitions: int) -> Iterator[str]:
+def new_topic(broker: Broker, partitions: int, config: Mapping[str, str] | None = None) -> Iterator[str]:
     """A topic of its own for a round; gone afterwards, so that disk and page cache do not fill up."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     topic = f"bench-{next(_numbers)}"
-    created = admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+    wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    created = admin.create_topics([wanted])
     created[topic].result(_PATIENCE_SECONDS)
     try:
         _wait_until_led(broker, topic, partitions)

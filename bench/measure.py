@@ -90,6 +90,17 @@ def alternating(servers: Iterable[str], round_number: int) -> list[str]:
     return order if round_number % 2 else order[::-1]
 
 
+def growth(samples: Sequence[float]) -> float:
+    """Whether something grows with time: its median in the last quarter over that in the second.
+
+    The first quarter is for warming up.
+    """
+    quarter = len(samples) // 4
+    if not quarter:
+        raise ValueError(f"{len(samples)} samples have no quarters")
+    return statistics.median(samples[-quarter:]) / statistics.median(samples[quarter : 2 * quarter])
+
+
 def per_million(cpu_seconds: float, count: float) -> float:
     """CPU seconds for a million operations."""
     return cpu_seconds / count * MILLION if count else 0.0

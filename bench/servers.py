@@ -24,7 +24,7 @@ from tests.support.holdfast_broker import HoldfastBroker
 _SAME_FOR_BOTH: Final = {"log.segment.delete.delay.ms": "1000"}
 _ECHO_START_TIMEOUT_S: Final = 20
 _STOP_TIMEOUT_S: Final = 10
-_PAUSE: Final = re.compile(r"longest pause of the event loop ([\d.]+) ms")
+_PAUSE: Final = re.compile(r"longest_pause_of_the_event_loop_ms=([\d.]+)")
 
 
 class Server(Protocol):
@@ -38,6 +38,9 @@ class Server(Protocol):
 class Broker(Server, Protocol):
     @property
     def bootstrap(self) -> str: ...
+
+    @property
+    def data_dir(self) -> Path: ...
 
 
 @contextlib.contextmanager

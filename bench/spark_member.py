@@ -16,6 +16,9 @@ from bench.measure import HOLDFAST
 from bench.spark_sources import session, stream
 
 _LOOK_S: Final = 0.1
+_STARTS: Final = 5
+_TOO_SLOW: Final = "Python worker failed to connect back"
+"""Spark gives a reader's process ten seconds to start, which cannot be configured; on a busy machine that is short."""
 
 
 def run(
@@ -34,13 +37,16 @@ def run(
     }
     rows = stream(spark, HOLDFAST, bootstrap, topic, member)
     writing = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
-    query = writing.trigger(processingTime=f"{trigger_ms} milliseconds").start()
+    start = writing.trigger(processingTime=f"{trigger_ms} milliseconds").start
+    query, starts = start(), 1
     over = threading.Event()
     threading.Thread(target=_wait_for_the_end, args=(over,), daemon=True).start()
     seen = -1
     while not over.wait(_LOOK_S):
         if (failure := query.exception()) is not None:
-            raise failure
+            if _TOO_SLOW not in str(failure) or starts == _STARTS:
+                raise failure
+            query, starts = start(), starts + 1
         for progress in query.recentProgress:
             if progress.batchId > seen and progress.numInputRows:
                 seen = progress.batchId

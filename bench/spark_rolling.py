@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.results import REPOSITORY
+from bench.spark_application import SparkApplication
 from bench.steady import records, until
 from tests.client.group_history import Generation, read_history
 
@@ -25,16 +21,14 @@ SESSION_MS: Final = 180_000
 """Which a restart must not exceed, however busy the machine is."""
 SETTLED_S: Final = 4.0
 """Longer than the interval of heartbeats, in which members hear of a rebalance."""
-_STOP_S: Final = 60
-_LOG_TAIL_LINES: Final = 30
 
 
-class App:
-    """An application that can be started and stopped; what its own restart does to it is not counted."""
+class App(SparkApplication):
+    """What its own restart does to it is not counted."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, instance: str | None, directory: Path) -> None:
         directory.mkdir()
-        self._options = {
+        settings = {
             "bootstrap": bootstrap,
             "topic": topic,
             "group": group,
@@ -43,55 +37,17 @@ class App:
             "trigger_ms": TRIGGER_MS,
             "session_ms": SESSION_MS,
         }
-        self._log = directory / "log"
-        self._process: subprocess.Popen[str] | None = None
-        self._batches: list[dict[str, float]] = []
-        """Since it was started last; the process writes, and a thread of ours appends."""
-
-    def start(self) -> None:
-        batches: list[dict[str, float]] = []
-        self._batches = batches
-        with self._log.open("a") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "bench.spark_member", json.dumps(self._options)],
-                cwd=REPOSITORY,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        threading.Thread(target=self._listen, args=(self._process, batches), daemon=True).start()
-
-    def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        super().__init__("bench.spark_member", settings, directory)
 
     def has_rows(self) -> bool:
         """Since it was started."""
-        process = self._process
-        if process is not None and process.poll() is not None:
-            lines = self._log.read_text(errors="replace").splitlines()
-            raise RuntimeError("\n".join(["a Spark application ended; it said:", *lines[-_LOG_TAIL_LINES:]]))
-        return bool(self._batches)
+        self.check()
+        return bool(self.told)
 
     def batches(self, began_s: float, ended_s: float) -> list[dict[str, float]]:
         """Those that ended in this window, if it ran all the time, and the one before them."""
-        inside = [number for number, one in enumerate(self._batches) if began_s <= one["ended_s"] <= ended_s]
-        return self._batches[max(0, inside[0] - 1) : inside[-1] + 1] if inside else []
-
-    @staticmethod
-    def _listen(process: subprocess.Popen[str], batches: list[dict[str, float]]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            batches.append(json.loads(line))
+        inside = [number for number, one in enumerate(self.told) if began_s <= one["ended_s"] <= ended_s]
+        return self.told[max(0, inside[0] - 1) : inside[-1] + 1] if inside else []
 
 
 def rolling(bootstrap: str, topic: str, partitions: int, group: str, apps: int, static: bool) -> dict[str, float]:

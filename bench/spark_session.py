@@ -22,6 +22,9 @@ from confluent_kafka import Producer
 from bench.measure import HOLDFAST, per_million
 from bench.proc import cpu_seconds, resident_mib
 from bench.process_tree import of_kind, usage
+from bench.spark_enrich import enrich
+from bench.spark_forensics import forensics
+from bench.spark_land import land
 from bench.spark_sources import kind_of_process, session, stream
 
 if TYPE_CHECKING:
@@ -219,6 +222,9 @@ COMMANDS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     "throughput": throughput,
     "latency": latency,
     "memory": memory,
+    "land": land,
+    "enrich": enrich,
+    "forensics": forensics,
 }
 
 

@@ -26,6 +26,11 @@ BEFORE = """\
 Once its sender is known and its generation is the group's. Before that, in every state alike: an instance id that
 somebody else holds gets FENCED_INSTANCE_ID, a member that is not in the group UNKNOWN_MEMBER_ID, another generation
 ILLEGAL_GENERATION, in this order.
+
+A member that waits has a seat and no share: it was announced with others that are still expected, or it is a standby.
+A member that was called gets another share within the generation; until it has joined, its heartbeats are answered
+REBALANCE_IN_PROGRESS, as are those of a member that waits in an old generation. Both are Holdfast's own
+([what it has beyond Kafka](operations.md#scale-up-without-rebalancing-twice)).
 """
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +22,11 @@ def broker() -> Iterator[HoldfastBroker]:
 @pytest.fixture
 def trouble(broker: HoldfastBroker) -> Trouble:
     return Trouble(broker)
+
+
+@pytest.fixture
+def data_path() -> Iterator[Path]:
+    """In memory where there is such a place: a kill, unlike a power cut, spares what the system holds."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="holdfast-", dir=memory if memory.is_dir() else None) as path:
+        yield Path(path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import multiprocessing
 import os
 import signal
 import threading
@@ -27,10 +26,9 @@ from holdfast.broker.server import Broker
 from holdfast.coordinator.effects import Record
 from holdfast.coordinator.ledger import Event
 from holdfast.log import disk
+from tests.support.forks import FORKS
 
 _PATIENCE_S = 30
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
 
 NO_DELAY = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
 """The first member does not wait for others, and few partitions make a quick start."""
@@ -158,9 +156,9 @@ class GroupBroker:
     """Runs for the length of a `with` block and is killed at its end."""
 
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None, gate: Gate | None = None) -> None:
-        self._pipe, theirs = _processes.Pipe()
+        self._pipe, theirs = FORKS.Pipe()
         wanted = {**NO_DELAY, **(settings or {})}
-        self._process = _processes.Process(target=_child, args=(str(data), wanted, theirs, gate), daemon=True)
+        self._process = FORKS.Process(target=_child, args=(str(data), wanted, theirs, gate), daemon=True)
         self._process.start()
         theirs.close()
         self.address: tuple[str, int] = ("", 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import multiprocessing
 import os
 import signal
 from collections.abc import Mapping
@@ -16,12 +15,9 @@ from typing import Self
 from holdfast.broker.config import BrokerConfig
 from holdfast.broker.server import Broker
 from holdfast.log import disk
+from tests.support.forks import FORKS
 
 _PATIENCE_S = 30
-
-# A server that has everything imported forks the children: a start costs milliseconds.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
 
 
 def _end_at(number: int) -> None:
@@ -68,8 +64,8 @@ class KillableBroker:
     """
 
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None, end_at: int | None = None) -> None:
-        self._pipe, theirs = _processes.Pipe()
-        self._process = _processes.Process(
+        self._pipe, theirs = FORKS.Pipe()
+        self._process = FORKS.Process(
             target=_child, args=(str(data), dict(settings or {}), theirs, end_at), daemon=True
         )
         self._process.start()

@@ -189,8 +189,9 @@ def fetch_of_more_than_fits(address: tuple[str, int]) -> int:
     with WireClient(address) as client:
         client.create_topic(topic)
         for _ in range(3):
-            client.produce(topic, batch(bytes(1000)))
-        client.socket.settimeout(10)
+            # Kafka answers CreateTopics before the new topic takes records.
+            eventually(lambda: client.produce(topic, batch(bytes(1000))).error_code == ErrorCode.NONE, "it is stored")
+        client.socket.settimeout(30)
         response = client.ask(fetch_request(topic, 0, max_wait_ms=60_000, min_bytes=1_000_000, max_bytes=1500), 12)
         return len(response.responses[0].partitions[0].records)
 

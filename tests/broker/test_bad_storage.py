@@ -18,6 +18,7 @@ from holdfast.wire.error_codes import ErrorCode
 from tests.broker.serve_process import refusal
 from tests.broker.trouble import Trouble
 from tests.broker.wire_client import WireClient, batch, produce_request
+from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
 LIMIT_BYTES = 64 * 1024
@@ -60,6 +61,24 @@ def test_a_full_disk_is_answered_and_forgotten_when_there_is_room(flush: str) ->
         with WireClient(broker.address) as later:
             values = [record.value for record in later.fetch_all("full")]
         assert values == [b"%d" % number + bytes(1000) for number in range(acknowledged)] + [b"room again"]
+
+
+def test_a_full_disk_is_told_once_however_often_producers_try_and_once_that_there_is_room() -> None:
+    with HoldfastBroker() as broker, WireClient(broker.address) as client:
+        client.create_topic("full")
+        fill_up(client, "full")
+        with full_disk(broker), Trouble(broker).is_told_in(1):
+            for _ in range(50):
+                assert client.produce("full", batch(bytes(LIMIT_BYTES))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+        def is_told() -> bool:
+            assert client.produce("full", batch(b"room again")).error_code == 0
+            return "disk has room again; writes are taken refused_writes=50" in broker.log_text()
+
+        eventually(is_told, "the log tells that there is room")
+        said = broker.log_text()
+        assert said.count("disk full; writes are refused") == 1
+        assert "File too large" in said
 
 
 def test_an_idempotent_producer_goes_on_where_the_full_disk_stopped_it() -> None:
@@ -159,6 +178,15 @@ def test_damaged_topics_are_refused_rather_than_taken_for_none(tmp_path: Path) -
     topics.write_bytes(sound)
     with HoldfastBroker(directory=tmp_path) as broker, WireClient(broker.address) as client:
         assert [record.value for record in client.fetch_all("precious")] == [b"record"]
+
+
+def test_a_directory_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    with HoldfastBroker(directory=tmp_path) as broker:
+        broker.stop()
+    file = tmp_path / "data" / "holdfast-format"
+    file.write_text(json.dumps({"format": 99}))
+
+    assert "written by a newer Holdfast (format 99" in refusal(tmp_path / "data")
 
 
 def test_the_directory_of_another_node_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonTopicPartition
 
+from holdfast.broker.broker_overrides import altered
 from holdfast.broker.server import Broker
 from holdfast.broker.topics import Topic
 from holdfast.log import compaction
@@ -97,6 +98,22 @@ def test_a_compacted_topic_is_compacted_by_itself_and_read_to_its_end(tmp_path: 
             assert values[-2:] == [b"value 299", b"end"]
         checkpoint = (tmp_path / "cleaner-offset-checkpoint").read_text()
         assert checkpoint.startswith("0\n1\ncompacted 0 ")
+
+    run(scenario())
+
+
+def test_the_cleaner_is_hurried_while_it_rests(tmp_path: Path) -> None:
+    """log.cleaner.backoff.ms is altered while the broker runs: not after the rest that has begun, but at once."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, {"log.cleaner.backoff.ms": "600000"}) as broker:
+            topic = await created(broker, "compacted", overrides=COMPACTED)
+            await asyncio.to_thread(fill, broker, topic)
+            assert topic.partitions[0].log.first_dirty_offset == 0
+
+            await broker.alter_configs(altered(broker.config, {"log.cleaner.backoff.ms": "1"}, {}))
+
+            await until_compacted(topic)
 
     run(scenario())
 

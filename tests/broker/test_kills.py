@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 import random
 import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
 TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
 LARGE = bytes(600_000)
 """Two of these do not fit in a segment of a megabyte."""
 SEGMENT = {"log.segment.bytes": str(1024 * 1024)}
@@ -44,14 +44,6 @@ AT_REST = {"log.retention.check.interval.ms": "3600000"}
 MOST_POINTS = 400
 LAST_SEGMENT_FILES = 4
 """The log, the topic's id, leader epochs, a snapshot of the producers."""
-
-
-@pytest.fixture
-def data_path() -> Iterator[Path]:
-    """In memory where there is such a place: a kill, unlike a power cut, spares what the system holds."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="holdfast-", dir=memory if memory.is_dir() else None) as path:
-        yield Path(path)
 
 
 @dataclasses.dataclass
@@ -206,6 +198,22 @@ def test_changing_a_config(data_path: Path) -> None:
     def act(client: WireClient, ledger: Ledger) -> None:
         change = IncrementalAlterConfigsResource(
             TOPIC_RESOURCE, "bystander", [IncrementalAlterableConfig("retention.ms", 0, "123456789")]
+        )
+        assert client.ask(IncrementalAlterConfigsRequest([change]), 1).responses[0].error_code == 0
+
+    def check(client: WireClient, acknowledged: bool) -> None:
+        asked = DescribeConfigsResource(TOPIC_RESOURCE, "bystander", ["retention.ms"])
+        (result,) = client.ask(DescribeConfigsRequest([asked]), 4).results
+        value = result.configs[0].value
+        assert value == "123456789" or (value == "604800000" and not acknowledged)
+
+    kill_everywhere(data_path, nothing, act, check)
+
+
+def test_changing_a_config_of_the_broker(data_path: Path) -> None:
+    def act(client: WireClient, ledger: Ledger) -> None:
+        change = IncrementalAlterConfigsResource(
+            BROKER_RESOURCE, "", [IncrementalAlterableConfig("log.retention.ms", 0, "123456789")]
         )
         assert client.ask(IncrementalAlterConfigsRequest([change]), 1).responses[0].error_code == 0
 

@@ -104,7 +104,7 @@ def test_the_longest_pause_is_told_at_the_end() -> None:
         eventually(lambda: "stood still" in broker.log_text(), "the pause is noticed")
         broker.stop()
 
-        told = re.search(r"longest pause of the event loop ([\d.]+) ms", broker.log_text())
+        told = re.search(r"longest_pause_of_the_event_loop_ms=([\d.]+)", broker.log_text())
 
     assert told is not None
     assert float(told[1]) >= 500

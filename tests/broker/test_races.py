@@ -187,7 +187,7 @@ def test_stopping_while_housekeeping_writes_is_still_a_clean_stop(
                 original()
 
             monkeypatch.setattr(broker.housekeeping, "apply_retention", slow_work)
-            broker.housekeeping._tasks.append(asyncio.create_task(broker.housekeeping._every(0.0, slow_work)))
+            broker.housekeeping._tasks.append(asyncio.create_task(broker.housekeeping._every(lambda: 0.0, slow_work)))
             await asyncio.to_thread(under_way.wait, 10)
             asyncio.get_running_loop().call_later(0.3, go_on.set)
         assert (tmp_path / ".kafka_cleanshutdown").exists()

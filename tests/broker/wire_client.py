@@ -105,8 +105,10 @@ class WireClient:
         (result,) = self.ask(CreateTopicsRequest([topic], 30_000), 5).topics
         assert result.error_code == 0, result
 
-    def produce(self, topic: str, records: bytes, acks: int = -1, version: int = 9) -> PartitionProduceResponse:
-        response = self.ask(produce_request(topic, records, acks), version)
+    def produce(
+        self, topic: str, records: bytes, acks: int = -1, version: int = 9, partition: int = 0
+    ) -> PartitionProduceResponse:
+        response = self.ask(produce_request(topic, records, acks, partition), version)
         answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
         return answer
 

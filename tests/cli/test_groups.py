@@ -51,7 +51,10 @@ def test_a_group_at_work_is_seen_in_every_table(server: Server, cli: Cli, topic:
             "HOST": "/127.0.0.1",
             "CLIENT-ID": "one",
             "#PARTITIONS": "2",
+            "ROLE": members["one"]["ROLE"],
         }
+        its_roles = ["active", "leader"] if isinstance(server, HoldfastBroker) else ["-", "-"]
+        assert sorted(row["ROLE"] for row in members.values()) == its_roles
         verbose = cli.table("groups", "describe", "--group", group, "--members", "--verbose")
         has = {row["CLIENT-ID"]: row["ASSIGNMENT"] for row in verbose}
         assert has["one"] == f"{topic}({','.join(map(str, first.partitions))})"
@@ -67,21 +70,23 @@ def test_the_state_has_the_latest_rebalance_and_its_cause_where_there_is_a_ledge
         header, row = cli.done("groups", "describe", "--group", group, "--state").splitlines()
         assert header.split() == [
             *("GROUP", "COORDINATOR", "(ID)", "ASSIGNMENT-STRATEGY", "STATE"),
-            *("#MEMBERS", "GENERATION", "LAST-REBALANCE", "CAUSE"),
+            *("#MEMBERS", "GENERATION", "EPOCH", "STANDBYS", "EXPECTED", "TARGET", "LAST-REBALANCE", "CAUSE"),
         ]
-        name, coordinator, node, strategy, state, count, *history = row.split(maxsplit=8)
+        name, coordinator, node, strategy, state, count, *history = row.split(maxsplit=12)
         assert (name, coordinator, strategy, state, count) == (group, server.bootstrap, "range", "Stable", "1")
         assert node == "(1)"
         told = cli.json("groups", "describe", "--group", group, "--state")[0]
         if isinstance(server, HoldfastBroker):
             generation = one.consumer.generation()
-            assert (history[0], history[2]) == (str(generation), "a new member joined (seat-1)")
-            assert told["generation"] == generation
+            assert history[:5] == [str(generation), str(generation * 1_000_000), "0", "0", "-"]
+            assert history[6] == "a new member joined (seat-1)"
+            assert (told["generation"], told["epoch"]) == (generation, generation * 1_000_000)
+            assert (told["leader"], told["settled"]) == (one.consumer.memberid(), True)
             assert told["last_rebalance"]["cause"] == "a new member joined"
             assert set(told["last_rebalance"]) == {"at_ms", "cause", "member", "reason", "stood_still_ms"}
         else:
-            assert history == ["-", "-", "-"]
-            assert (told["generation"], told["last_rebalance"]) == (None, None)
+            assert history == ["-"] * 7
+            assert (told["generation"], told["epoch"], told["last_rebalance"]) == (None, None, None)
 
 
 WHO = {"member_id", "instance_id", "client_id", "client_host"}
@@ -106,8 +111,8 @@ def test_json_has_the_documented_fields(server: Server, cli: Cli, topic: str, gr
 
         (members,) = cli.json("groups", "describe", "--group", group, "--members")
         (member,) = members["members"]
-        assert set(members) == base | {"members"}
-        assert set(member) == WHO | {"topics", "partitions"}
+        assert set(members) == base | {"members", "expected"}
+        assert set(member) == WHO | {"role", "topics", "partitions"}
         assert (member["instance_id"], member["partitions"]) == ("seat-1", {topic: [0, 1, 2, 3]})
 
 

@@ -32,7 +32,9 @@ def test_history_tells_what_happened_and_why(quick_holdfast: HoldfastBroker, our
     come_and_go(quick_holdfast, topic, group, client_id="visitor")
 
     header, *lines = ours.done("groups", "history", "--group", group).splitlines()
-    assert header.split() == ["TIME", "GROUP", "GENERATION", "EVENT", "CAUSE", "MEMBER", "STOOD-STILL-MS", "MOVED"]
+    assert header.split() == [
+        *("TIME", "GROUP", "GENERATION", "EPOCH", "EVENT", "CAUSE", "MEMBER", "STOOD-STILL-MS", "MOVED")
+    ]
     assert "rebalance started  a new member joined" in lines[0]
     assert "visitor-" in lines[0]
     assert any("it left (the consumer is being closed)" in line for line in lines)

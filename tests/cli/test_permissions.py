@@ -115,6 +115,25 @@ def test_removing_members_needs_a_right_to_the_group_and_the_sentence_names_it(
     assert "seat-1" not in alice.run(*describe)[1]
 
 
+def test_configs_of_a_group_need_rights_to_see_and_to_change(kafka: AuthorizingKafka, alice: Alice, group: str) -> None:
+    show = ("groups", "configure", "--group", group)
+    change = (*show, "--set", "consumer.session.timeout.ms=50000")
+    for words in (show, change):
+        code, out, errors = alice.run(*words)
+        assert (code, out, errors.count("\n")) == (1, "", 1)
+        assert "GROUP_AUTHORIZATION_FAILED" in errors and "this user lacks the permission" in errors
+
+    kafka.grant(ResourceType.GROUP, group, AclOperation.DESCRIBE)
+    kafka.grant(ResourceType.GROUP, group, AclOperation.DESCRIBE_CONFIGS)
+    eventually(lambda: alice.run(*show)[0] == 0, "she may look")
+    code, out, errors = alice.run(*change)
+    assert (code, out) == (1, "")
+    assert f"configs of group {group!r}: GROUP_AUTHORIZATION_FAILED" in errors
+
+    kafka.grant(ResourceType.GROUP, group, AclOperation.ALTER_CONFIGS)
+    eventually(lambda: alice.run(*change)[0] == 0, "she may change")
+
+
 def test_topics_need_rights_too(kafka: AuthorizingKafka, alice: Alice, topic: str) -> None:
     code, out, errors = alice.run("topics", "create", "--topic", topic)
     assert (code, out, errors.count("\n")) == (1, "", 1)

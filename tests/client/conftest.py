@@ -1,9 +1,12 @@
 """Both servers, with groups that form quickly, and names that no other test uses."""
 
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
+from tests.client.held_wire import HeldWire
+from tests.client.wired_server import WiredServer
 from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, own_broker, server
 
 __all__ = ["BOTH_SERVERS", "QUICK", "disposable_server", "own_broker", "server"]
@@ -17,3 +20,13 @@ def group() -> str:
 @pytest.fixture
 def topic() -> str:
     return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="module", params=BOTH_SERVERS)
+def wired(request: pytest.FixtureRequest) -> Iterator[WiredServer]:
+    """A broker of the module's own, which is reached through a wire that a test can hold."""
+    with HeldWire() as wire:
+        advertised = {"advertised.listeners": f"PLAINTEXT://{wire.bootstrap}"}
+        with own_broker(request, advertised) as broker:
+            wire.forward_to(broker.address)
+            yield WiredServer(broker, wire)

@@ -66,13 +66,18 @@ def poll_until(condition: Callable[[], Any], what: str, *watched: Watched, withi
 
 
 def share(partitions: int, *watched: Watched) -> Callable[[], bool]:
-    """Whether these consumers have all partitions between them, each as many as the others or one more."""
+    """Whether these consumers have all partitions between them, each as many as the others or one more.
+
+    A cooperative member that keeps what it has may be the last to hear of the generation in which the others got
+    theirs; until it has, its generation is not what a test should take for the group's.
+    """
 
     def holds() -> bool:
         shares = [one.partitions for one in watched]
         counts = [len(one) for one in shares]
         held = sorted(partition for one in shares for partition in one)
-        return held == list(range(partitions)) and max(counts) - min(counts) <= 1
+        is_one = len({one.consumer.generation() for one in watched}) == 1
+        return held == list(range(partitions)) and max(counts) - min(counts) <= 1 and is_one
 
     return holds
 

@@ -7,7 +7,6 @@ duplicates only of what was not committed, no commit beyond what was processed, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ import pytest
 from holdfast.wire.apis.join_group import JOIN_GROUP
 from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
 from holdfast.wire.apis.sync_group import SYNC_GROUP
-from tests.client.conftest import BOTH_SERVERS, own_broker
 from tests.client.group_history import commits, generations
-from tests.client.held_wire import HeldWire, Hold, Side
+from tests.client.held_wire import Hold, Side
 from tests.client.proofs import processed_twice
 from tests.client.wired_server import WiredServer
 from tests.client.workload import Worker, Workload
@@ -28,15 +26,6 @@ from tests.support.eventually import eventually
 JOIN, SYNC, COMMIT = JOIN_GROUP.key, SYNC_GROUP.key, OFFSET_COMMIT.key
 KEPT_SEATS_MS = 20_000
 """A session that outlasts a test's pauses, for static members that come back."""
-
-
-@pytest.fixture(scope="module", params=BOTH_SERVERS)
-def wired(request: pytest.FixtureRequest) -> Iterator[WiredServer]:
-    with HeldWire() as wire:
-        advertised = {"advertised.listeners": f"PLAINTEXT://{wire.bootstrap}"}
-        with own_broker(request, advertised) as broker:
-            wire.forward_to(broker.address)
-            yield WiredServer(broker, wire)
 
 
 # -- kills -------------------------------------------------------------------------------------------------------------

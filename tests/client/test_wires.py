@@ -69,22 +69,22 @@ def test_every_version_of_api_versions_says_the_same(wires: Network, version: in
     assert said == connection.versions
 
 
-def test_a_version_that_nobody_has_yet_is_refused_in_a_way_that_is_understood(server: Server) -> None:
+def test_a_version_that_nobody_has_yet_is_refused_in_a_way_that_is_understood(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What happens to us when a broker is older than we: here we are the newer one by one made-up version."""
     host, port = server.bootstrap.split(":")
-    highest = API_VERSIONS.versions
-    API_VERSIONS.versions = API_VERSIONS.request.VERSIONS = (0, 5)
-    try:
-        with Connection(host, int(port)) as connection:
-            connection.connect(patiently())
-            assert connection.versions[API_VERSIONS.key] == (0, 4)
-            assert connection.ask(HeartbeatRequest("g", 1, "m"), patiently()).error_code in (
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                ErrorCode.NOT_COORDINATOR,
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            )
-    finally:
-        API_VERSIONS.versions = API_VERSIONS.request.VERSIONS = highest
+    monkeypatch.setattr(API_VERSIONS, "versions", (0, 5))
+    monkeypatch.setattr(ApiVersionsRequest, "VERSIONS", (0, 5))
+    monkeypatch.setattr(ApiVersionsRequest, "encoders", {})  # or the made-up one would stay among the others
+    with Connection(host, int(port)) as connection:
+        connection.connect(patiently())
+        assert connection.versions[API_VERSIONS.key] == (0, 4)
+        assert connection.ask(HeartbeatRequest("g", 1, "m"), patiently()).error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        )
 
 
 def test_many_questions_at_once_are_answered_each(wires: Network, group: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,15 +22,15 @@ from tests.client.proofs import prove_all
 from tests.clients.servers import Server
 from tests.groups.world import make_topic
 from tests.support.eventually import DEADLINE_S, eventually
+from tests.support.forks import FORKS
 
 PARTITIONS = 4
 PACE_S = 0.02
 """Between two records of a partition."""
 STOP_PATIENCE_S = 30.0
 FLUSH_PATIENCE_S = 60.0
-
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.client.consumer_process"])  # so that a worker is there in no time
+REST_S = 1.0
+"""How long a generation lasts that is not followed by another one at once."""
 
 
 class Application(Journal, ABC):
@@ -53,7 +53,7 @@ class Worker(Application):
     def __init__(self, config: WorkerConfig) -> None:
         super().__init__(config.name, config.journal)
         self.config = config
-        self._process = _FORKS.Process(target=live, args=(config,), name=config.name, daemon=True)
+        self._process = FORKS.Process(target=live, args=(config,), name=config.name, daemon=True)
         self._process.start()
 
     @property
@@ -135,15 +135,23 @@ class Workload:
         eventually(look, f"{PARTITIONS} partitions shared by {workers}")
 
     def await_rest(self, *workers: Worker) -> None:
-        """They share the work, and no rebalance is under way any more: a member that stops now can commit."""
+        """They share the work, and no rebalance is under way any more: a member that stops now can commit.
+
+        librdkafka may join once more on its own, a moment after it has got its share; so it has to last.
+        """
         self.await_shared(*workers)
+        seen, since = -1, 0.0
 
         def look() -> bool:
+            nonlocal seen, since
             now = generations(self.history())[-1]
+            if now.number != seen:
+                seen, since = now.number, time.monotonic()
             stored = {partition: now.clients[owner] for partition, owner in now.owners.items()}
             held = {partition: worker.name for worker in workers for partition in worker.owned}
             with Admin({"bootstrap.servers": self._bootstrap}) as admin:
-                return stored == held and admin.describe_group(self._group).state == "Stable"
+                at_rest = stored == held and admin.describe_group(self._group).state == "Stable"
+            return at_rest and time.monotonic() - since > REST_S
 
         eventually(look, f"{workers} at rest")
 
@@ -192,6 +200,8 @@ class Workload:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "reconnect.backoff.max.ms": 500,
+                # Kafka says while it stops that nobody leads; librdkafka has been seen to leave it at that afterwards.
+                "topic.metadata.refresh.interval.ms": 1_000,
             }
         )
         while not self._stopping.wait(PACE_S):

@@ -1,30 +1,54 @@
-"""The two brokers, the four clients, and names that no other test uses."""
+"""The two brokers, the clients, and names that no other test uses."""
 
 import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pytest
 
 from tests.clients.aiokafka_client import AiokafkaClient
 from tests.clients.client import Client, LibraryClient
 from tests.clients.confluent_client import ConfluentClient
+from tests.clients.java_client import JavaClient
 from tests.clients.kafka_python_client import KafkaPythonClient
 from tests.clients.kcat_client import KcatClient, KcatUnavailable, kcat_path
 from tests.clients.servers import Server
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.fixtures import missing
+from tests.support.fixtures import KEEPS_ALL, missing
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.tcp_proxy import TcpProxy
 
-BOTH_SERVERS = ["holdfast", pytest.param("kafka", marks=[pytest.mark.real, pytest.mark.timeout(300)])]
+REAL = [pytest.mark.real, pytest.mark.timeout(300)]
+BOTH_SERVERS = ["holdfast", pytest.param("kafka", marks=REAL)]
 LIBRARIES: list[LibraryClient] = [ConfluentClient(), KafkaPythonClient(), AiokafkaClient()]
-CLIENTS: list[Client] = [*LIBRARIES, KcatClient()]
+KCAT = KcatClient()
+JAVA = JavaClient()
+"""It comes with Apache Kafka, and is as much of a real part."""
+
+PYTHON_AND_KCAT = "python-and-kcat"
+JAVA_TOO = "java-too"
+ALL = "all"
+SERVERS_AND_CLIENTS: list[Any] = [
+    ("holdfast", PYTHON_AND_KCAT),
+    pytest.param("holdfast", JAVA_TOO, marks=REAL),
+    pytest.param("kafka", ALL, marks=REAL),
+]
 
 
-@pytest.fixture(params=BOTH_SERVERS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """On both servers. A test of several clients at once has them without Java on Holdfast, where `make test` runs it,
+    and once more there for Java."""
+    for name in ("server", "disposable_server"):
+        if name in metafunc.fixturenames and "clients" in metafunc.fixturenames:
+            metafunc.parametrize((name, "clients"), SERVERS_AND_CLIENTS, indirect=True)
+        elif name in metafunc.fixturenames:
+            metafunc.parametrize(name, BOTH_SERVERS, indirect=True)
+
+
+@pytest.fixture
 def server(request: pytest.FixtureRequest) -> Server:
     """The broker that the whole run shares."""
     name = {"holdfast": "holdfast", "kafka": "apache_kafka"}[request.param]
@@ -32,7 +56,7 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-@pytest.fixture(params=BOTH_SERVERS)
+@pytest.fixture
 def disposable_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A broker for one test alone, which may end it."""
     with own_broker(request) as broker:
@@ -58,29 +82,46 @@ def proxied_server(request: pytest.FixtureRequest) -> Iterator[Proxied]:
 
 def own_broker(request: pytest.FixtureRequest, settings: dict[str, str] | None = None) -> HoldfastBroker | ApacheKafka:
     if request.param == "holdfast":
-        return HoldfastBroker(settings)
+        return HoldfastBroker(KEEPS_ALL | (settings or {}))
     request.getfixturevalue("apache_kafka_distribution")  # skips, or fails in CI, where there is no Kafka
-    return ApacheKafka(settings)
+    return ApacheKafka(KEEPS_ALL | (settings or {}))
 
 
-@pytest.fixture(params=CLIENTS, ids=lambda client: client.name)
+def named(client: Client) -> str:
+    return client.name
+
+
+@pytest.fixture(params=[*LIBRARIES, KCAT, pytest.param(JAVA, marks=REAL)], ids=named)
 def client(request: pytest.FixtureRequest) -> Client:
     found: Client = request.param
-    if isinstance(found, KcatClient):
+    if found is KCAT:
         request.getfixturevalue("needs_kcat")
+    if found is JAVA:
+        request.getfixturevalue("apache_kafka_distribution")
     return found
 
 
-@pytest.fixture(params=LIBRARIES, ids=lambda client: client.name)
+@pytest.fixture(params=[*LIBRARIES, pytest.param(JAVA, marks=REAL)], ids=named)
 def library(request: pytest.FixtureRequest) -> LibraryClient:
     found: LibraryClient = request.param
+    if found is JAVA:
+        request.getfixturevalue("apache_kafka_distribution")
     return found
 
 
 @pytest.fixture
-def clients() -> list[Client]:
-    """All of them at once; kcat too where it is installed, as it must be in CI."""
-    return CLIENTS if why_no_kcat() is None or in_ci() else [*LIBRARIES]
+def clients(request: pytest.FixtureRequest) -> list[Client]:
+    """At once; kcat too where it is installed, as it must be in CI."""
+    if request.param != PYTHON_AND_KCAT:
+        request.getfixturevalue("apache_kafka_distribution")
+    if request.param == JAVA_TOO and not {"client", "library"}.isdisjoint(request.fixturenames):
+        return [JAVA]  # what one client wrote the others have read already
+    found: list[Client] = [*LIBRARIES]
+    if why_no_kcat() is None or in_ci():
+        found.append(KCAT)
+    if request.param != PYTHON_AND_KCAT:
+        found.append(JAVA)
+    return found
 
 
 @pytest.fixture

@@ -6,7 +6,14 @@ import aiokafka.errors
 import kafka.errors
 from confluent_kafka import KafkaException
 
-REFUSALS: tuple[type[Exception], ...] = (KafkaException, kafka.errors.KafkaError, aiokafka.errors.KafkaError)
+from tests.support.line_calls import CallFailed
+
+REFUSALS: tuple[type[Exception], ...] = (
+    KafkaException,
+    kafka.errors.KafkaError,
+    aiokafka.errors.KafkaError,
+    CallFailed,
+)
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 MESSAGE_TOO_LARGE = 10

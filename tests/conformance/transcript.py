@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _MEMBER_ID = re.compile(r"(.+)-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+FIRST_OF_OURS = 10_000
+"""The lowest tag that is Holdfast's own."""
+
 _UNORDERED = {
     ("JoinGroupResponse", "members"): ("group_instance_id", "metadata", "member_id"),
     ("DescribedGroup", "members"): ("group_instance_id", "member_metadata", "member_id"),
@@ -74,6 +77,9 @@ class Transcript:
             if field.name == "throttle_time_ms":
                 continue
             held = getattr(value, field.name)
+            tag = field.metadata["wire"].tag
+            if tag is not None and tag >= FIRST_OF_OURS and held == field.default:
+                continue  # not on the wire, and nothing that Kafka could say
             if held and (keys := _UNORDERED.get((kind, field.name))):
                 held = sorted(held, key=lambda element: [self.rendered(getattr(element, key), key) for key in keys])
             yield f"{field.name}={self.rendered(held, field.name)}"

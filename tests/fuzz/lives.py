@@ -185,7 +185,7 @@ class Life:
         raise AssertionError("the timers do not come to rest")
 
     def _disk(self, choice: int) -> None:
-        disk = self.broker.disk
+        disk = self.broker.moody_disk
         match choice % 5:
             case 0:
                 self._disk_is_well()
@@ -199,7 +199,7 @@ class Life:
                 disk.release(failing=True)
 
     def _disk_is_well(self) -> None:
-        disk = self.broker.disk
+        disk = self.broker.moody_disk
         disk.slow, disk.outcomes = False, []
         while disk.flushes:
             disk.release()
@@ -209,7 +209,7 @@ class Life:
         for peer in self._peers.values():
             peer.hang_up()
         self._peers.clear()
-        disk, journal = self.broker.disk, self.broker.memory_journal
+        disk, journal = self.broker.moody_disk, self.broker.memory_journal
         for flush in disk.flushes:
             flush.cancel()
         disk.flushes, disk.slow, disk.outcomes = [], False, []
@@ -239,13 +239,13 @@ class Life:
             check_group(group, self.broker.moved_clock.ms)
             # Of a group that never had members nobody has seen a generation.
             had_members = group.stored.has_record or group.stored.has_generation_record
-            if had_members and not self.broker.disk.in_doubt:
+            if had_members and not self.broker.moody_disk.in_doubt:
                 assert group.generation >= self._generations.get(group.id, 0), f"generation of {group.id} went back"
                 self._generations[group.id] = group.generation
 
     def _check_journal(self) -> None:
         """What a restart would find is what there is."""
-        if self.broker.disk.in_doubt or self.broker.disk.flushes or self._unloaded:
+        if self.broker.moody_disk.in_doubt or self.broker.moody_disk.flushes or self._unloaded:
             return
         journal, found = self.broker.memory_journal, GroupCoordinator(self.coordinator._ctx.config, 1)
         for index in range(journal.partition_count):
@@ -298,7 +298,7 @@ class Life:
         broker = self.broker
         left = {
             "groups": self._groups(),
-            "facts in the journal": [] if broker.disk.in_doubt else broker.memory_journal.facts,
+            "facts in the journal": [] if broker.moody_disk.in_doubt else broker.memory_journal.facts,
             "connections": list(broker._connections),
             "booked memory": [broker.memory.used_bytes] if broker.memory.used_bytes else [],
             "changes under way": list(broker.changes._under_way),
@@ -306,7 +306,7 @@ class Life:
         for what, found in left.items():
             if found:
                 raise Leak(f"{what} left: {found}")
-        broker.disk.in_doubt = False
+        broker.moody_disk.in_doubt = False
         broker.memory_journal.forget_groups()
 
 

@@ -9,11 +9,15 @@ from typing import Any
 
 from holdfast.broker.connection import Connection, Frame
 from holdfast.broker.dispatch import NO_REPLY, Disconnect, Handler
+from holdfast.broker.doors import Door
+from holdfast.broker.listener import Listener
+from holdfast.broker.security.settings import DoorSettings
 from holdfast.broker.server import Broker
 from holdfast.wire.errors import WireError
 from holdfast.wire.headers import decode_response
 
 _int32 = Struct(">i")
+_DOOR = Door(Listener("broker.test", 9092), DoorSettings())
 
 Report = Callable[[BaseException], None]
 """Takes what must not happen, since the connection itself survives everything."""
@@ -54,7 +58,7 @@ class PeerConnection(Connection):
     """The broker's connection, with a wire that a test holds."""
 
     def __init__(self, broker: Broker, report: Report, unserved: Set[int]) -> None:
-        super().__init__(broker)
+        super().__init__(broker, _DOOR)
         wire: Any = _Wire(self)
         self._wire = wire
         self._transport = self._socket = self._outbox = wire

@@ -179,9 +179,9 @@ def test_an_error_in_a_handler_is_a_finding_although_the_connection_survives_it(
 
 
 def test_a_reply_that_cannot_be_written_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unwritable(self: GroupCoordinator, _request: Any, _client: Any, ticket: object, _now_ms: int) -> Any:
+    def unwritable(self: GroupCoordinator, _request: Any, _client: Any, ticket: object, now_ms: int) -> Any:
         self._ctx.reply(ticket, HeartbeatResponse(error_code=1 << 20))
-        return self._drain()
+        return self._drain(now_ms)
 
     monkeypatch.setattr(GroupCoordinator, "heartbeat", unwritable)
 

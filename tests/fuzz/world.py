@@ -222,7 +222,8 @@ class MemoryGroups(Groups):
         self._topic_deleted(name)
 
     def topic_grown(self, name: str) -> None:
-        self._topic_grown(name)
+        """Its last partition is taken for a new one."""
+        self._topic_grown(name, self._size_of(name) - 1)
 
 
 class FuzzedBroker(Broker):
@@ -236,18 +237,20 @@ class FuzzedBroker(Broker):
         self.unsupported_api_versions = unsupported_version()
         self.moved_clock = MovedClock()
         self.clock = cast(PauseAwareClock, self.moved_clock)
-        self.disk = Disk()
-        self.flusher = cast(Any, self.disk)
+        self.moody_disk = Disk()
+        self.flusher = cast(Any, self.moody_disk)
         self.topics = cast(Any, MemoryTopics())
-        self.memory_journal = MemoryJournal(self.disk)
+        self.memory_journal = MemoryJournal(self.moody_disk)
         self._ids = itertools.count(1)
         self.restart_groups()
 
-    advertised = property(lambda _self: ("broker.test", 9092))
     cluster_id = property(lambda _self: "fuzzed")
 
     def now_ms(self) -> int:  # type: ignore[override]  # the wall clock is moved along
         return self.moved_clock.ms
+
+    async def alter_configs(self, config: BrokerConfig) -> None:
+        self.config = config
 
     def restart_groups(self) -> None:
         self.memory_groups = MemoryGroups(self, self.memory_journal, self._ids)

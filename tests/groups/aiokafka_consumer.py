@@ -42,6 +42,7 @@ async def main() -> None:
         session_timeout_ms=config.session_timeout_ms,
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         metadata_max_age_ms=config.metadata_max_age_ms,
+        request_timeout_ms=config.request_timeout_ms,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

@@ -55,7 +55,8 @@ def start_member(group: str, topic_name: str, tmp_path: Path) -> Iterator[Any]:
     def start(client: GroupClient, bootstrap: str, **settings: Any) -> Member:
         directory = tmp_path / f"member-{len(started)}"
         directory.mkdir()
-        config = ConsumerConfig(**({"bootstrap": bootstrap, "topic": topic_name, "group": group} | settings))
+        common: dict[str, Any] = {"bootstrap": bootstrap, "topic": topic_name, "group": group}
+        config = ConsumerConfig(**(common | settings))
         started.append(Member(client, config, directory))
         return started[-1]
 

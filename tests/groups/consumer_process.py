@@ -13,6 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 POLL_S = 0.1
+ENDLESS_POLL_S = 600.0
+"""Longer than a test: no poll of kafka-python ends for want of time. One that does forgets the join that it is in
+(3.0.12, `join_group_async`). If the join is done just then, the next poll joins again; where the member leads, that is
+one more rebalance for everybody. And if a leader joins because its topic has grown, and has shared it out but has no
+answer to its sync yet, then nothing reminds the next poll of the join (`need_rejoin`): on any broker it stays without
+partitions and without heartbeats for good. After a broker's end, however, long polls of kafka-python stall: a test that
+ends one has its members poll for POLL_S."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,10 @@ class ConsumerConfig:
     heartbeat_interval_ms: int = 200
     metadata_max_age_ms: int = 300_000
     group_protocol: str | None = None
+    poll_s: float = ENDLESS_POLL_S
+    """Of kafka-python."""
+    request_timeout_ms: int = 40_000
+    """Of aiokafka, which waits no longer for the answer to a join either; the others wait for the rebalance."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -1,18 +1,17 @@
 """A kafka-python consumer in a group; see `consumer_process`."""
 
+import signal
 from collections.abc import Iterable
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import CommitFailedError
+from kafka.errors import CommitFailedError, KafkaConnectionError
 
 from tests.groups.consumer_process import (
-    POLL_S,
     config_from_arguments,
     next_offsets,
-    stop_on_sigterm,
     tell,
     tell_committed,
     tell_consumed,
@@ -30,8 +29,39 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python
         tell_partitions("partitions_assigned", assigned)
 
 
+class AskedToStop(Exception):
+    """Ends a poll, however long it was to last. kafka-python has no call for that."""
+
+
+class Stop:
+    """Only a poll is cut off: whatever is told or committed is done to the end."""
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        self._polls = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def poll(self, consumer: KafkaConsumer, timeout_ms: int) -> dict[TopicPartition, list[Any]]:
+        """Raises AskedToStop, now or then."""
+        self._polls = True
+        try:
+            if self._is_asked:
+                raise AskedToStop
+            polled: dict[TopicPartition, list[Any]] = consumer.poll(timeout_ms=timeout_ms)
+            return polled
+        except KafkaConnectionError:
+            return {}  # a broker that is away: librdkafka and Java go on by themselves, here the application does
+        finally:
+            self._polls = False
+
+    def _ask(self, *_signal: object) -> None:
+        self._is_asked = True
+        if self._polls:
+            raise AskedToStop
+
+
 def main() -> None:
-    asked_to_stop = stop_on_sigterm()
+    stop = Stop()
     config = config_from_arguments()
     consumer = KafkaConsumer(
         bootstrap_servers=config.bootstrap,
@@ -48,8 +78,10 @@ def main() -> None:
     consumer.subscribe([config.topic], listener=Listener())
     tell("startup_complete")
     try:
-        while not asked_to_stop.is_set():
-            consume(consumer, consumer.poll(timeout_ms=round(POLL_S * 1000)))
+        while True:
+            consume(consumer, stop.poll(consumer, round(config.poll_s * 1000)))
+    except AskedToStop:
+        pass
     finally:
         consumer.close(autocommit=False)
     tell("shutdown_complete")

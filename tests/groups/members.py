@@ -39,7 +39,8 @@ class PythonConsumer:
     module: str
 
     def command(self, config: ConsumerConfig, directory: Path) -> list[str]:
-        return ["env", f"PYTHONPATH={REPOSITORY}", sys.executable, "-m", self.module, config.to_json()]
+        path = f"PYTHONPATH={REPOSITORY}:{REPOSITORY / 'src'}"
+        return ["env", path, sys.executable, "-m", self.module, config.to_json()]
 
 
 class JavaConsumer:
@@ -51,6 +52,8 @@ class JavaConsumer:
         settings = {
             "heartbeat.interval.ms": config.heartbeat_interval_ms,
             "metadata.max.age.ms": config.metadata_max_age_ms,
+            # A leader that has lost its only broker would forget its topics, and join anew for that (KIP-899).
+            "metadata.recovery.strategy": "none",
         }
         assignor = {"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor"}[config.assignor]
         arguments = ["--bootstrap-server", config.bootstrap, "--topic", config.topic, "--group-id", config.group]
@@ -82,6 +85,7 @@ class KafkajsConsumer:
 CONFLUENT = PythonConsumer("confluent-kafka", "tests.groups.confluent_consumer")
 KAFKA_PYTHON = PythonConsumer("kafka-python", "tests.groups.kafka_python_consumer")
 AIOKAFKA = PythonConsumer("aiokafka", "tests.groups.aiokafka_consumer")
+HOLDFAST = PythonConsumer("holdfast", "tests.groups.holdfast_consumer")
 JAVA = JavaConsumer()
 KAFKAJS = KafkajsConsumer()
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.clients.servers import Server
+from tests.groups.consumer_process import POLL_S
 from tests.groups.members import KAFKA_PYTHON, GroupClient, StartMember, await_consumed, await_shared
 from tests.groups.world import PARTITIONS, await_committed, make_topic, produce
 from tests.support.apache_kafka import ApacheKafka
@@ -12,9 +13,9 @@ from tests.support.eventually import eventually
 
 SHORT_SESSION_MS = 2_000
 BROKER_DOWN_MS = 60_000
+"""A session longer than either broker is away: Apache Kafka takes ten seconds and more to come back from a kill."""
 RECONNECTING_S = 90
 """How long clients may take to find a broker again that was away."""
-"""A session longer than either broker is away: Apache Kafka takes ten seconds and more to come back from a kill."""
 
 
 def stop(server: Server) -> None:
@@ -101,7 +102,8 @@ def test_members_keep_their_seats_over_the_brokers_end(
     # given two members that have read and committed
     server = disposable_server
     topic = make_topic(server, topic_name)
-    members = [start_member(client, server.bootstrap, session_timeout_ms=BROKER_DOWN_MS) for _ in range(2)]
+    settings = {"session_timeout_ms": BROKER_DOWN_MS, "poll_s": POLL_S}
+    members = [start_member(client, server.bootstrap, **settings) for _ in range(2)]
     shares = await_shared(members, PARTITIONS)
     produce(server, topic, each=20)
     await_committed(server, group, topic, 20)

@@ -131,13 +131,24 @@ class MixedGroup:
         eventually(self._is_at_rest, f"{self.name} at rest", CONVERGES_WITHIN_S)
 
     def _is_at_rest(self) -> bool:
-        described = self.described()
+        described = self._seen()
         told = sorted(sorted(numbers(member, self.topic)) for member in described.members)
         return described.state == "Stable" and told == sorted(sorted(member.owned) for member in self.members)
 
     # -- what there is to see ------------------------------------------------------------------------------------------
 
     def described(self) -> GroupDescription:
+        """Once it is stable: of a group that rebalances Kafka tells no metadata, and librdkafka may join once more."""
+
+        def stable() -> GroupDescription | None:
+            seen = self._seen()
+            return seen if seen.state == "Stable" else None
+
+        found = eventually(stable, f"{self.name} is stable", CONVERGES_WITHIN_S)
+        assert found is not None
+        return found
+
+    def _seen(self) -> GroupDescription:
         with Admin({"bootstrap.servers": self.server.bootstrap}) as admin:
             return admin.describe_group(self.name)
 

@@ -23,6 +23,7 @@ from holdfast.wire.apis.create_topics import (
 from holdfast.wire.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
+from holdfast.wire.apis.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
@@ -49,6 +50,7 @@ DIFFERENCES: Final = {
     "CreateTopics: 10000 partitions": "Kafka counts the records of its metadata log, of which a topic is one more",
     "CreateTopics: two names that collide in one request": "Kafka compares a new name only with topics that exist",
     "CreatePartitions: 20000 partitions": "Kafka answers -1 without a word; Holdfast says what the limit is",
+    "DescribeTopicPartitions: a name of nothing": "Kafka answers -1 for all; Holdfast refuses that one",
     "InitProducerId: transactional": "Holdfast has no transactions",
 }
 """Label of a question → why the answers differ."""
@@ -70,7 +72,8 @@ class Conversation:
         self.filled, self.other, self.compacted, self.dotted = (
             f"{run}-{kind}" for kind in ("filled", "other", "compacted", "do.tted")
         )
-        self.client.create_topic(self.filled, 2)
+        # For ever: its records are of 1970, and Kafka looks for old ones half a minute after its start.
+        self.client.create_topic(self.filled, 2, retention_ms="-1")
         self.client.create_topic(self.other)
         self.client.create_topic(self.compacted, cleanup_policy="compact")
         self.client.create_topic(self.dotted)
@@ -189,6 +192,30 @@ def metadata(talk: Conversation) -> Iterator[Question]:
     yield by_id("id v10", (NO_SUCH_ID, "nope"), version=10)
 
 
+def topic_partitions(talk: Conversation) -> Iterator[Question]:
+    def ask(label: str, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Question:
+        begin = None if cursor is None else Cursor(*cursor)
+        request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, begin)
+        return f"DescribeTopicPartitions: {label}", request, 0
+
+    every = (talk.filled, talk.other, talk.compacted)
+    yield ask("three", *every, talk.filled)
+    yield ask("unknown", "nope", talk.filled, "a b", "..", "__transaction_state")
+    yield ask("a name of nothing", "", talk.filled)
+    for limit in (-1, 0, 1, 2, 3, 4, 5000):
+        yield ask(f"at most {limit}", *every, limit=limit)
+        yield ask(f"at most {limit}, two of them unknown", *every, "a", "zzz", limit=limit)
+        yield ask(f"at most {limit}, from the second partition on", *every, limit=limit, cursor=(talk.filled, 1))
+    for index in (0, 1, 2, 9):
+        yield ask(f"from partition {index} on", *every, cursor=(talk.filled, index))
+    yield ask("from a topic on that is gone", *every, "m-gone", cursor=("m-gone", 0))
+    yield ask("from a topic on that is not asked for", *every, cursor=(talk.dotted, 0))
+    yield ask("from a partition on that cannot be", *every, cursor=(talk.filled, -1))
+    yield ask("from no topic on", *every, cursor=("", 0))
+    yield ask("all, from one behind them on", cursor=("zzzz", 0))
+    yield ask("all, from a partition on that cannot be", cursor=(talk.filled, -1))
+
+
 def offsets(talk: Conversation) -> Iterator[Question]:
     def ask(label: str, *wanted: tuple[str, int, int], version: int = 11, epoch: int = -1, level: int = 0) -> Question:
         topics = [ListOffsetsTopic(name, [ListOffsetsPartition(part, epoch, time)]) for name, part, time in wanted]
@@ -275,6 +302,7 @@ SUBJECTS: Final[Sequence[Callable[[Conversation], Iterator[Question]]]] = (
     create_topics,
     create_partitions,
     metadata,
+    topic_partitions,
     offsets,
     epochs,
     cluster,

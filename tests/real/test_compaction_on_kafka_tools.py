@@ -1,6 +1,7 @@
 """What compaction leaves are Kafka's own segments: its tool reads them, its broker serves and compacts them on."""
 
 import re
+import sys
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from holdfast.log import compaction_process
 from holdfast.log.data_directory import DataDirectory
 from holdfast.wire.compression import Codec
 from tests.real.test_log_on_kafka_tools import complaints, dump
@@ -25,7 +27,11 @@ pytestmark = [
 ]
 
 
-def test_kafkas_dump_tool_reads_a_compacted_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worth_a_process_bytes", [0, sys.maxsize])
+def test_kafkas_dump_tool_reads_a_compacted_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth_a_process_bytes: int
+) -> None:
+    monkeypatch.setattr(compaction_process, "WORTH_A_PROCESS_BYTES", worth_a_process_bytes)
     # given batches of every codec of which some lose records, some lose all, and some hold tombstones
     log = open_log(tmp_path / "orders-0", replace(COMPACT, segment_bytes=3000))
     for number in range(100):

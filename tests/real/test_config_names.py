@@ -7,14 +7,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigEntry, ConfigResource  # where its public module takes them from
 from confluent_kafka.cimpl import NewTopic
 
-from holdfast.broker.config import OWN_DEFAULTS, BrokerConfig
+from holdfast.broker.config import OWN_DEFAULTS, OWN_NAMES, BrokerConfig
 from holdfast.broker.config_entries import broker_entries, topic_entries
 from tests.support.apache_kafka import NODE_ID, ApacheKafka
+from tests.support.fixtures import KEEPS_ALL
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
-#: What Holdfast has and Kafka has not.
-OWN_NAMES = {"flush"}
 
 
 def described(broker: ApacheKafka, resource: ConfigResource) -> dict[str, ConfigEntry]:
@@ -49,5 +47,5 @@ def test_the_topic_configs_are_exactly_kafkas(apache_kafka: ApacheKafka) -> None
 
     kafka = described(apache_kafka, ConfigResource(ConfigResource.Type.TOPIC, topic))
 
-    ours = {entry.name: entry.value for entry in topic_entries(BrokerConfig(), {})}
+    ours = {entry.name: entry.value for entry in topic_entries(BrokerConfig.of(KEEPS_ALL), {})}
     assert ours == {name: entry.value for name, entry in kafka.items()}

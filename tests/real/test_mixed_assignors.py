@@ -28,6 +28,7 @@ from tests.real.mixed_group import (
     stayed,
 )
 from tests.support.assignments import plain
+from tests.support.holdfast_broker import HoldfastBroker
 
 pytestmark = [
     pytest.mark.real,
@@ -69,7 +70,7 @@ def test_members_come_and_go_and_the_topic_grows(
             group.goes(follower)
 
         # and partitions are added
-        with Step(group):
+        with Step(group, fewest_generations=0 if _may_grow_quietly(server, name, ours_leads) else 1):
             group.grows(GROWN)
 
         # then every step was right by itself, and the same one led through all of them
@@ -116,11 +117,19 @@ def claim(member: MemberDescription) -> PreviousAssignment:
     return Reader().read(decode_subscription(member.metadata).user_data)
 
 
+def _may_grow_quietly(server: Server, assignor: str, ours_leads: bool) -> bool:
+    """Our leader adds new partitions without a rebalance, if its server can and the assignor takes nothing away.
+
+    librdkafka's members may join again on their own."""
+    return ours_leads and isinstance(server, HoldfastBroker) and assignor != "range"
+
+
 class Step:
     """One change of a group: everything that must hold of what it came to."""
 
-    def __init__(self, group: MixedGroup) -> None:
+    def __init__(self, group: MixedGroup, *, fewest_generations: int = 1) -> None:
         self._group = group
+        self._fewest = fewest_generations
 
     def __enter__(self) -> None:
         self._before = self._group.shares()
@@ -141,7 +150,7 @@ class Step:
 
     def _check_generations(self) -> None:
         took = self._group.generations()[-1].number - self._generation
-        assert 1 <= took <= MOST_GENERATIONS[self._group.assignor]
+        assert self._fewest <= took <= MOST_GENERATIONS[self._group.assignor]
 
     def _check_bytes(self) -> None:
         """A live member's words are what ours would say with the same in mind: nothing is lost, and nothing added."""

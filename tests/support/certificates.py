@@ -24,16 +24,19 @@ class Authority:
     certificate: Path
     _key: Path
 
-    def sign(self, name: str, alternative_names: str) -> Certificate:
-        """A certificate for `name`; the alternative names are written as in "IP:127.0.0.1,DNS:localhost"."""
+    def sign(self, name: str, alternative_names: str, *, days: int = 2, subject: str | None = None) -> Certificate:
+        """A certificate for `name`; the alternative names are written as in "IP:127.0.0.1,DNS:localhost".
+
+        With less than 0 days it has expired. `subject` is written as in "/O=us/CN=me".
+        """
         directory = self.certificate.parent
         signed = Certificate(directory / f"{name}.pem", directory / f"{name}.key.pem")
         request, extensions = directory / f"{name}.csr", directory / f"{name}.ext"
         extensions.write_text(f"subjectAltName={alternative_names}\n")
         _openssl("req", "-new", "-newkey", "ec", *_CURVE, "-nodes", "-keyout", signed.key, "-out", request,
-                 "-subj", f"/CN={name}")  # fmt: skip
+                 "-subj", subject or f"/CN={name}")  # fmt: skip
         _openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
-                 "-days", "2", "-extfile", extensions, "-out", signed.certificate)  # fmt: skip
+                 "-days", str(days), "-extfile", extensions, "-out", signed.certificate)  # fmt: skip
         _openssl("pkcs8", "-topk8", "-in", signed.key, "-out", signed.encrypted_key, "-passout", f"pass:{KEY_PASSWORD}")
         return signed
 

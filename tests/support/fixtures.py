@@ -9,6 +9,9 @@ import pytest
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_distribution import KafkaDistribution, KafkaUnavailable, kafka_distribution
 
+KEEPS_ALL = {"log.retention.ms": "-1"}
+"""Tests write records of years ago. Kafka looks for such 30 s after its start, and takes them away under the test."""
+
 
 @pytest.fixture(scope="session")
 def apache_kafka_distribution() -> KafkaDistribution:
@@ -23,7 +26,7 @@ def apache_kafka_distribution() -> KafkaDistribution:
 @pytest.fixture(scope="session")
 def apache_kafka(apache_kafka_distribution: KafkaDistribution) -> Iterator[ApacheKafka]:
     """One broker for the whole run (one per xdist worker): make topics of your own and leave the rest alone."""
-    with ApacheKafka() as broker:
+    with ApacheKafka(KEEPS_ALL) as broker:
         yield broker
 
 

@@ -12,7 +12,10 @@ from holdfast.broker.changes import Changes
 from holdfast.broker.config import BrokerConfig
 from holdfast.broker.connection import Connection
 from holdfast.broker.dispatch import HANDLERS, Encoded, RequestContext
+from holdfast.broker.doors import Door
+from holdfast.broker.listener import Listener
 from holdfast.broker.producer_ids import ProducerIds
+from holdfast.broker.security.settings import DoorSettings
 from holdfast.broker.topics import Topic, Topics
 from holdfast.log import DataDirectory
 from holdfast.wire.batch import batches
@@ -24,11 +27,13 @@ NOW_MS = 1_700_000_000_000
 
 class _Peer:
     client_host = "192.0.2.7"
+    door = Door(Listener("broker.test", 9092), DoorSettings())
+    access = None
 
 
 class HandlerBroker:
     rack: str | None = None
-    advertised = ("broker.test", 9092)
+    users = None
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory

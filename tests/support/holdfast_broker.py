@@ -31,11 +31,17 @@ class HoldfastBroker:
     """Context manager around one broker.
 
     ``settings`` become ``--set name=value``. Without ``directory`` everything lives in a temporary directory that
-    goes with the broker; a given one is kept.
+    goes with the broker; a given one is kept. ``file_limit`` is how many files the process may have open.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        file_limit: int | None = None,
+    ) -> None:
         self._settings = dict(settings or {})
+        self._file_limit = file_limit
         self._directory_is_ours = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="holdfast-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -126,7 +132,10 @@ class HoldfastBroker:
         serve = ["serve", "--listen", f"{host}:{port}", "--data", str(self.data_dir)]
         for name, value in self._settings.items():
             serve += ["--set", f"{name}={value}"]
-        return [sys.executable, "-m", "holdfast.cli.main", *serve]
+        command = [sys.executable, "-m", "holdfast.cli.main", *serve]
+        if self._file_limit is None:
+            return command
+        return ["sh", "-c", f'ulimit -n {self._file_limit} && exec "$@"', "sh", *command]
 
     def _wait_for_address(self, already_said: int, deadline: float) -> tuple[str, int]:
         while True:

@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.support.fixtures import KEEPS_ALL
 from tests.support.holdfast_broker import HoldfastBroker
 
 _LOG_TAIL_CHARS = 4000
@@ -12,7 +13,7 @@ _LOG_TAIL_CHARS = 4000
 @pytest.fixture(scope="session")
 def holdfast() -> Iterator[HoldfastBroker]:
     """One broker for the whole run (one per xdist worker): make topics of your own and leave the rest alone."""
-    with HoldfastBroker() as broker:
+    with HoldfastBroker(KEEPS_ALL) as broker:
         yield broker
 
 

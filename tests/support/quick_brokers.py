@@ -9,10 +9,11 @@ import pytest
 
 from tests.clients.servers import Server
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.fixtures import KEEPS_ALL
 from tests.support.holdfast_broker import HoldfastBroker
 
-QUICK = {"group.initial.rebalance.delay.ms": "200", "group.min.session.timeout.ms": "500"}
-"""Groups that form at once, and members that may be missed after a second."""
+QUICK = KEEPS_ALL | {"group.initial.rebalance.delay.ms": "200", "group.min.session.timeout.ms": "500"}
+"""Groups that form at once, members that may be missed after a second, and no record that goes by its age."""
 
 BOTH_SERVERS = ["holdfast", pytest.param("kafka", marks=[pytest.mark.real, pytest.mark.timeout(300)])]
 

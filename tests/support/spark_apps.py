@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from examples.demo.spark_home import make_spark_home
 from tests.support.fixtures import missing
 from tests.support.kafka_distribution import REPOSITORY, KafkaUnavailable, run_script
 
@@ -28,12 +31,19 @@ _NOT_INHERITED: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH"
 
 
 def spark_environment(python: Path, **more: str) -> dict[str, str]:
-    """The environment of a Spark whose `python3` is this one."""
+    """The environment of a Spark whose `python3` is this one. The Spark of another Python is as pip has brought it."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    if python == Path(sys.executable):
+        environment["SPARK_HOME"] = str(spark_home_of_the_run())
     environment["JAVA_HOME"] = str(_java().parent.parent)
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment["PATH"] = f"{python.parent}{os.pathsep}{environment.get('PATH', '')}"
     return environment | more
+
+
+def spark_home_of_the_run() -> Path:
+    """Where the Spark of this Python is ready sooner; the directory goes with this process."""
+    return Path(_home().name) / "spark"
 
 
 def run_app(
@@ -64,6 +74,13 @@ def ensured(script: str, what: str) -> Path:
         return Path(run_script(script))
     except KafkaUnavailable as unavailable:
         missing(f"needs {what}: {unavailable}")
+
+
+@functools.cache
+def _home() -> tempfile.TemporaryDirectory[str]:
+    directory = tempfile.TemporaryDirectory(prefix="spark-home-")
+    make_spark_home(Path(directory.name) / "spark")
+    return directory
 
 
 def _java() -> Path:

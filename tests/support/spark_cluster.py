@@ -114,6 +114,7 @@ class Application:
 
 
 def spark_home() -> Path:
+    """As pip has brought it: what a user submits with."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-import multiprocessing
 import os
 import pickle
 import signal
@@ -36,16 +35,13 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from holdfast.spark.offsets import OffsetRange
 from holdfast.spark.reading import Ranges
 from pyspark_holdfast import DefaultSource
+from tests.support.forks import FORKS
 
 ANSWER_S: Final = 120.0
 READ_S: Final = 60.0
 END_S: Final = 30.0
 RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 _ALL: Final = json.dumps({"_type": "ReadAllAvailable"})
-
-_FORKS = multiprocessing.get_context("forkserver")
-# The server is one for the whole run, and the last word counts: what others want to find there stays.
-_FORKS.set_forkserver_preload(["tests.client.consumer_process", "tests.support.spark_engine"])
 
 Offsets = dict[str, Any]
 
@@ -134,7 +130,7 @@ class ReaderProcess:
         self.log = Path(self._directory.name) / "reader.log"
         self.log.touch()
         ours, theirs = socket.socketpair()
-        self._process = _FORKS.Process(target=_serve, args=(theirs, self.log), daemon=True)
+        self._process = FORKS.Process(target=_serve, args=(theirs, self.log), daemon=True)
         self._process.start()
         theirs.close()
         ours.settimeout(ANSWER_S)

@@ -17,6 +17,8 @@ def spark() -> Iterator[Any]:
     """A local Spark session on the Java that scripts/java-ensure finds. Any: pyspark is an optional extra."""
     try:
         from pyspark.sql import SparkSession
+
+        from tests.support.spark_apps import spark_home_of_the_run
     except ImportError:
         missing("needs Spark: install the extra `spark`")
     try:
@@ -25,6 +27,7 @@ def spark() -> Iterator[Any]:
         missing(f"needs Spark: {unavailable}")
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(spark_home_of_the_run())
     session = (
         SparkSession.builder.master("local[2]")
         .appName("holdfast-tests")

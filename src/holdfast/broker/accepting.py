@@ -13,6 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from holdfast.broker.log_lines import say
+
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 128
@@ -36,6 +38,8 @@ class Acceptor:
         self._listener.listen(backlog)
         self._listener.setblocking(False)
         self._loop.add_reader(self._listener.fileno(), self._accept)
+        host, port = self._listener.getsockname()[:2]
+        say(logger, "listening", host=host, port=port)
 
     def close(self) -> None:
         if self._retry is not None:

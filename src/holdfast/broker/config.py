@@ -17,9 +17,18 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 from holdfast.broker.config_keys import ConfigError, ConfigKey, ConfigType, Value, read_keys
-from holdfast.broker.listener import Listener, only_listener
+from holdfast.broker.listener import Listener, advertised_listeners, client_listeners
+from holdfast.broker.security.settings import (
+    ACL_NAMES,
+    OWN_KEYS,
+    SASL_NAMES,
+    TLS_NAMES,
+    SecuritySettings,
+    security_settings,
+    without_effect,
+)
 
-__all__ = ["BROKER_KEYS", "OWN_DEFAULTS", "BrokerConfig", "ConfigError", "load_config"]
+__all__ = ["BROKER_KEYS", "OWN_DEFAULTS", "OWN_NAMES", "BrokerConfig", "ConfigError", "load_config"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,24 +47,39 @@ OWN_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "process.roles": "broker,controller",
         # One broker holds the only replica of everything.
         "offsets.topic.replication.factor": "1",
+        # Kafka's are Java's own store and Kerberos.
+        "ssl.keystore.type": "PEM",
+        "ssl.truststore.type": "PEM",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+        # Kafka's 512 KiB are for tickets of Kerberos; the longest message of SCRAM has some hundred bytes.
+        "sasl.server.max.receive.size": str(64 * 1024),
     }
 )
 
 #: Kafka has no one name for it: when an acknowledged record is on the disk and not only with the operating system.
 FLUSH_KEY: Final = ConfigKey("flush", ConfigType.STRING, "os", "[os, always, interval]")
 
+#: Kafka has a file of its logging library for these.
+LOGGING_KEYS: Final = (
+    ConfigKey("logging.level", ConfigType.STRING, "info", "[debug, info, warning, error]"),
+    ConfigKey("logging.format", ConfigType.STRING, "text", "[text, json]"),
+)
+
+_OWN_KEYS: Final = {key.name: key for key in (FLUSH_KEY, *LOGGING_KEYS, *OWN_KEYS)}
+
+#: What Holdfast has and Kafka's brokers do not describe.
+OWN_NAMES: Final[frozenset[str]] = frozenset(_OWN_KEYS)
+
 BROKER_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
     {
         name: replace(key, default=OWN_DEFAULTS.get(name, key.default))
-        for name, key in {**read_keys("broker_configs.txt"), "flush": FLUSH_KEY}.items()
+        for name, key in {**read_keys("broker_configs.txt"), **_OWN_KEYS}.items()
     }
 )
 
 #: Names that stand in configs of Kafka brokers and are read there by plug-ins or by quotas, not by the broker itself.
 _ALSO_ACCEPTED: Final = frozenset(
     {
-        "super.users",
-        "allow.everyone.if.no.acl.found",
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -83,7 +107,7 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _NEVER_MS: Final = 2**63 - 1
 _DEFAULT_FLUSH_INTERVAL_MS: Final = 1000
-_DEFAULT_LISTENER: Final = only_listener("listeners", OWN_DEFAULTS)
+_DEFAULT_LISTENERS: Final = client_listeners("listeners", OWN_DEFAULTS)
 
 
 def _default(name: str) -> Any:  # Any: the annotation of the field it stands for says the type
@@ -102,9 +126,13 @@ class BrokerConfig:
     """What the broker goes by. `BrokerConfig()` is the default; `BrokerConfig.of(...)` reads Kafka's names."""
 
     node_id: int = 1
-    listener: Listener = _DEFAULT_LISTENER
-    #: What clients are told; None: the listener itself, or the name of this machine if that is a wildcard address.
-    advertised_listener: Listener | None = None
+    listeners: tuple[Listener, ...] = _DEFAULT_LISTENERS
+    #: What clients of a listener are told, by its name, where that was said; else the listener itself, or the name of
+    #: this machine if it has a wildcard address.
+    advertised_listeners: Mapping[str, Listener] = field(default_factory=lambda: MappingProxyType({}))
+    security: SecuritySettings = field(
+        default_factory=lambda: security_settings(_DEFAULT_LISTENERS, MappingProxyType({}))
+    )
     data_dir: Path = Path("holdfast-data")
     broker_rack: str | None = None
 
@@ -116,9 +144,14 @@ class BrokerConfig:
     socket_request_max_bytes: int = _setting("socket.request.max.bytes")
     queued_max_request_bytes: int = _setting("queued.max.request.bytes")
     fetch_max_bytes: int = _setting("fetch.max.bytes")
+    max_request_partition_size_limit: int = _setting("max.request.partition.size.limit")
     connections_max_idle_ms: int = _setting("connections.max.idle.ms")
     max_connections: int = _setting("max.connections")
     max_connections_per_ip: int = _setting("max.connections.per.ip")
+    sasl_server_max_receive_size: int = _setting("sasl.server.max.receive.size")
+    connection_failed_authentication_delay_ms: int = _setting("connection.failed.authentication.delay.ms")
+    authentication_timeout_ms: int = _setting("authentication.timeout.ms")
+    max_unauthenticated_connections: int = _setting("max.unauthenticated.connections")
     producer_id_expiration_ms: int = _setting("producer.id.expiration.ms")
 
     message_max_bytes: int = _setting("message.max.bytes")
@@ -133,12 +166,15 @@ class BrokerConfig:
     log_cleaner_max_compaction_lag_ms: int = _setting("log.cleaner.max.compaction.lag.ms")
     log_segment_bytes: int = _setting("log.segment.bytes")
     log_index_interval_bytes: int = _setting("log.index.interval.bytes")
+    log_index_size_max_bytes: int = _setting("log.index.size.max.bytes")
     log_retention_bytes: int = _setting("log.retention.bytes")
     log_retention_check_interval_ms: int = _setting("log.retention.check.interval.ms")
     log_message_timestamp_type: str = _setting("log.message.timestamp.type")
     log_message_timestamp_before_max_ms: int = _setting("log.message.timestamp.before.max.ms")
     log_message_timestamp_after_max_ms: int = _setting("log.message.timestamp.after.max.ms")
     log_flush_interval_messages: int = _setting("log.flush.interval.messages")
+    logging_level: str = _setting("logging.level")
+    logging_format: Literal["text", "json"] = _setting("logging.format")
 
     #: From log.roll.ms or log.roll.hours.
     log_roll_ms: int = 168 * _HOUR_MS
@@ -162,6 +198,16 @@ class BrokerConfig:
 
     #: What was set, under its own name and as it was written, for DescribeConfigs.
     given: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    #: What was altered while the broker ran: for all brokers, and for this one, which wins.
+    altered_for_all: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    altered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    def text_of(self, name: str) -> str | None:
+        """A config as it is written, wherever it was set; None if it is unset."""
+        for layer in (self.altered, self.altered_for_all, self.given):
+            if name in layer:
+                return layer[name]
+        return BROKER_KEYS[name].default
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> BrokerConfig:
@@ -174,11 +220,12 @@ class BrokerConfig:
         }
         if "queued_max_request_bytes" not in own and "socket_request_max_bytes" in own:
             own["queued_max_request_bytes"] = max(cls.queued_max_request_bytes, own["socket_request_max_bytes"])
-        advertised = only_listener("advertised.listeners", values) if values.get("advertised.listeners") else None
+        listeners = client_listeners("listeners", {**OWN_DEFAULTS, **values})
         config = cls(
             node_id=_node_id(parsed),
-            listener=only_listener("listeners", {**OWN_DEFAULTS, **values}),
-            advertised_listener=_reachable(advertised),
+            listeners=listeners,
+            advertised_listeners=MappingProxyType(advertised_listeners(values, listeners)),
+            security=security_settings(listeners, values),
             data_dir=_data_dir(parsed),
             broker_rack=values.get("broker.rack"),
             log_roll_ms=_log_roll_ms(parsed),
@@ -191,6 +238,11 @@ class BrokerConfig:
         _refuse_contradictions(config)
         return config
 
+    @property
+    def listener(self) -> Listener:
+        """The first one, which for most is the only one."""
+        return self.listeners[0]
+
     def with_data_dir(self, data_dir: Path) -> BrokerConfig:
         """The same, with its data elsewhere: a command line's `--data` may hold what a list cannot, a comma."""
         return replace(self, data_dir=data_dir, given=MappingProxyType({**self.given, "log.dirs": str(data_dir)}))
@@ -199,7 +251,7 @@ class BrokerConfig:
 #: Every name whose value Holdfast goes by.
 EFFECTIVE_NAMES: Final[frozenset[str]] = frozenset(
     {setting.metadata["name"] for setting in fields(BrokerConfig) if "name" in setting.metadata}
-    | {*_LISTENER_NAMES, *_COMBINED_NAMES}
+    | {*_LISTENER_NAMES, *_COMBINED_NAMES, *TLS_NAMES, *SASL_NAMES, *ACL_NAMES}
 )
 
 
@@ -212,7 +264,7 @@ def load_config(file: Path | None = None, sets: Sequence[str] = ()) -> BrokerCon
             raise ConfigError(f'"{text}" is not of the form name=value')
         values[name.strip()] = value.strip()
     config = BrokerConfig.of(values)
-    _log_without_effect(values)
+    _log_without_effect(config, values)
     return config
 
 
@@ -278,15 +330,6 @@ def _data_dir(parsed: Mapping[str, Value]) -> Path:
     return Path(directories[0])
 
 
-def _reachable(advertised: Listener | None) -> Listener | None:
-    if advertised is not None and (advertised.is_wildcard or advertised.port == 0):
-        raise ConfigError(
-            f"Invalid value {advertised} for configuration advertised.listeners: "
-            "no client can connect to a wildcard address or to port 0"
-        )
-    return advertised
-
-
 def _refuse_contradictions(config: BrokerConfig) -> None:
     if config.group_min_session_timeout_ms > config.group_max_session_timeout_ms:
         raise ConfigError(
@@ -340,19 +383,21 @@ def _flush(parsed: Mapping[str, Value]) -> Flush:
     return "interval" if _flush_interval_ms(parsed) else "os"
 
 
-def _has_effect(name: str, value: str) -> bool:
+def _has_effect(config: BrokerConfig, name: str, value: str) -> bool:
     if name == "log.flush.interval.messages":
         return value == "1"  # there is no flush after every so many records, only after each one
+    if _SECURITY.fullmatch(name):
+        return not without_effect(name, config.listeners, config.given)
     return name in EFFECTIVE_NAMES
 
 
-def _log_without_effect(values: Mapping[str, str]) -> None:
-    idle = sorted(name for name, value in values.items() if not _has_effect(name, value))
+def _log_without_effect(config: BrokerConfig, values: Mapping[str, str]) -> None:
+    idle = sorted(name for name, value in values.items() if not _has_effect(config, name, value))
     security = [name for name in idle if _SECURITY.fullmatch(name) and values[name] not in ("", "PLAINTEXT")]
     if security:
         logger.warning(
-            "this broker is NOT protected: Holdfast has neither encryption nor authentication nor authorization, "
-            "%s have no effect",
+            "this broker is NOT protected by %s: without effect with these listeners and this users.file, "
+            "or not known to Holdfast",
             ", ".join(security),
         )
     others = [name for name in idle if name not in security]

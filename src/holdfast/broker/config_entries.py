@@ -17,8 +17,11 @@ class ConfigSource(IntEnum):
     """The numbers DescribeConfigs uses."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,21 @@ _FAMILIES: Final = (
 )
 _FAMILY_OF: Final = {name: family for family in _FAMILIES for name in family}
 
+_Layers = tuple[tuple[ConfigSource, Mapping[str, str]], ...]
+
 
 def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """Every broker config. All are read-only: Holdfast reads them at its start."""
-    given = _with_both_node_ids(config.given)
+    """Every broker config."""
+    layers = _layers(config)
     for name, key in sorted(BROKER_KEYS.items()):
         if key.internal:
             continue
-        synonyms = _broker_synonyms(given, name)
+        synonyms = _broker_synonyms(layers, name)
         yield ConfigEntry(
             name=name,
-            value=_shown(key, given[name]) if name in given else _shown_default(name),
+            value=synonyms[0].value if synonyms else _shown_default(name),
             source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
-            read_only=True,
+            read_only=not key.dynamic,
             sensitive=key.sensitive,
             type=key.type,
             synonyms=synonyms,
@@ -71,9 +76,27 @@ def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
         )
 
 
+def entries_for_all_brokers(config: BrokerConfig) -> Iterator[ConfigEntry]:
+    """What was altered for all brokers while this one ran."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    for name, text in sorted(config.altered_for_all.items()):
+        key = BROKER_KEYS[name]
+        value = _shown(key, text)
+        yield ConfigEntry(
+            name=name,
+            value=value,
+            source=source,
+            read_only=not key.dynamic,
+            sensitive=key.sensitive,
+            type=key.type,
+            synonyms=(ConfigSynonym(name, value, source),),
+            documentation="" if name in EFFECTIVE_NAMES else "Accepted; without effect in Holdfast.",
+        )
+
+
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """Every config of a topic, by name."""
-    given = _with_both_node_ids(config.given)
+    layers = _layers(config)
     for name, key in sorted(TOPIC_KEYS.items()):
         if key.internal and name not in overrides:
             continue
@@ -81,7 +104,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
         if name in overrides:
             synonyms = (ConfigSynonym(name, _shown(key, overrides[name]), ConfigSource.TOPIC),)
         if key.server_synonym is not None:
-            synonyms += _broker_synonyms(given, key.server_synonym)
+            synonyms += _broker_synonyms(layers, key.server_synonym)
         yield ConfigEntry(
             name=name,
             value=_shown(key, text_of(config, overrides, name)),
@@ -94,13 +117,23 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
         )
 
 
-def _broker_synonyms(given: Mapping[str, str], name: str) -> tuple[ConfigSynonym, ...]:
+def _layers(config: BrokerConfig) -> _Layers:
+    """Where a broker config may be set, the one that wins first."""
+    return (
+        (ConfigSource.DYNAMIC_BROKER, config.altered),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.altered_for_all),
+        (ConfigSource.STATIC_BROKER, _with_both_node_ids(config.given)),
+    )
+
+
+def _broker_synonyms(layers: _Layers, name: str) -> tuple[ConfigSynonym, ...]:
     """What is set, then what is default, among the names of one family; as in Kafka, only from `name` itself on."""
     family = [BROKER_KEYS[member] for member in _FAMILY_OF.get(name, (name,))]
     found = [
-        ConfigSynonym(key.name, _shown(key, given[key.name]), ConfigSource.STATIC_BROKER)
+        ConfigSynonym(key.name, _shown(key, layer[key.name]), source)
+        for source, layer in layers
         for key in family
-        if key.name in given
+        if key.name in layer
     ]
     found += [
         ConfigSynonym(key.name, _shown_default(key.name), ConfigSource.DEFAULT)

@@ -47,6 +47,8 @@ class ConfigKey:
     default: str | None
     check: str = ""
     internal: bool = False
+    #: Of a broker config: it can be altered while the broker runs.
+    dynamic: bool = False
     #: The broker config that a topic config falls back on.
     server_synonym: str | None = None
     documentation: str = ""
@@ -159,13 +161,14 @@ def read_keys(table: str) -> Mapping[str, ConfigKey]:
     """The keys of one of the tables beside this file, by name."""
     keys = {}
     for name, kind, default, check, synonym, documentation, *_ in _rows(table):
-        type_name, _, internal = kind.partition(" ")
+        type_name, *marks = kind.split()
         keys[name] = ConfigKey(
             name=name,
             type=ConfigType[type_name],
             default=None if default == "null" else default,
             check=check,
-            internal=bool(internal),
+            internal="internal" in marks,
+            dynamic="dynamic" in marks,
             server_synonym=synonym or None,
             documentation=documentation,
         )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from holdfast.broker import group_config
+from holdfast.broker.broker_overrides import altered
 from holdfast.broker.config_keys import ConfigError
-from holdfast.broker.dispatch import Refused
+from holdfast.broker.dispatch import Refused, RequestContext
 from holdfast.broker.topic_config import validate_overrides
 from holdfast.broker.topics import invalid_name
+from holdfast.coordinator.extensions import Extensions
 from holdfast.log.errors import LogError
 from holdfast.wire.error_codes import ErrorCode
 
@@ -70,12 +73,16 @@ async def alter_all(
     return outcomes
 
 
-async def alter_resource(broker: Broker, resource: _Resource, change: Change, *, validate_only: bool) -> None:
+async def alter_resource(
+    broker: Broker, resource: _Resource, change: Change, *, context: RequestContext, validate_only: bool
+) -> None:
     """Applies a change to the one resource; raises `Refused` where it cannot be."""
     if resource.resource_type == ResourceType.TOPIC:
         await _alter_topic(broker, resource.resource_name, change, validate_only=validate_only)
     elif resource.resource_type == ResourceType.BROKER:
-        _refuse_broker_change(broker, resource)
+        await _alter_broker(broker, resource.resource_name, change, validate_only=validate_only)
+    elif resource.resource_type == ResourceType.GROUP:
+        await _alter_group(broker, resource.resource_name, change, context, validate_only=validate_only)
     else:
         raise unsupported(resource.resource_type)
 
@@ -87,17 +94,15 @@ def unsupported(resource_type: int) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 
 
-def broker_id(broker: Broker, text: str) -> int:
-    """The id in a BROKER resource's name, which must be ours."""
+def check_broker_id(broker: Broker, text: str, what: str, expected: str) -> None:
+    """The id in a BROKER resource's name must be ours. `what` and `expected` are how Kafka puts it in the one place
+    and in the other."""
     try:
         number = int(text)
     except ValueError:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {text}") from None
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {text}") from None
     if number != broker.config.node_id:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.config.node_id}, but received {number}"
-        )
-    return number
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {number}")
 
 
 def refuse_null(name: str, value: str | None) -> str:
@@ -126,15 +131,54 @@ async def _alter_topic(broker: Broker, name: str, change: Change, *, validate_on
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
 
-def _refuse_broker_change(broker: Broker, resource: _Resource) -> None:
-    if resource.resource_name:
-        broker_id(broker, resource.resource_name)
-    names = ", ".join(config.name for config in resource.configs)
-    if names:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"Cannot update these configs dynamically: [{names}]; Holdfast reads its broker configs when it starts",
-        )
+def group_extensions(broker: Broker, name: str) -> Extensions:
+    """What is set for a group, be there one of that name or not."""
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    found = broker.groups.coordinator.group_extensions(name)
+    if isinstance(found, ErrorCode):
+        raise Refused(found, "The group is being loaded.")
+    return found
+
+
+async def _alter_group(
+    broker: Broker, name: str, change: Change, context: RequestContext, *, validate_only: bool
+) -> None:
+    groups = broker.groups
+    extensions = group_extensions(broker, name)
+    try:
+        changes = group_config.changes(extensions, change(group_config.overrides(extensions)))
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if validate_only or not changes:
+        return
+    client = groups.client(context)
+    answer = groups.ask(
+        lambda ticket, now_ms: groups.coordinator.configure_group(name, changes, client, ticket, now_ms)
+    )
+    code = await answer if isinstance(answer, Coroutine) else answer
+    if code != ErrorCode.NONE:
+        raise Refused(code, f"The configs of group '{name}' could not be stored.")
+
+
+async def _alter_broker(broker: Broker, name: str, change: Change, *, validate_only: bool) -> None:
+    """Of this broker, or of all if there is no name."""
+    if name:
+        check_broker_id(broker, name, "Node", str(broker.config.node_id))
+
+    async def alteration() -> None:
+        # From reading the configs to storing them, so that no change is lost to another: also if its client goes away.
+        async with broker.altering:
+            now = broker.config
+            for_all, own = now.altered_for_all, now.altered
+            config = altered(now, for_all, change(own)) if name else altered(now, change(for_all), own)
+            if not validate_only and config != now:
+                await broker.alter_configs(config)
+
+    try:
+        await broker.changes.to_the_end(alteration())
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 def _refuse_duplicates(names: Iterable[str]) -> None:

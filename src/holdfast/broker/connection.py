@@ -18,17 +18,25 @@ from time import monotonic
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.broker.dispatch import HANDLERS, NO_REPLY, Disconnect, Encoded, Handler, RequestContext
+from holdfast.broker.dispatch import NO_REPLY, Disconnect, Encoded, Handler, LastReply, RequestContext
 from holdfast.broker.framing import SCRATCH_BYTES, FrameReader
 from holdfast.broker.outbox import Outbox
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.apis.fetch import FETCH
+from holdfast.wire.apis.join_group import JOIN_GROUP
+from holdfast.wire.apis.join_groups import JOIN_GROUPS
+from holdfast.wire.apis.sync_group import SYNC_GROUP
 from holdfast.wire.errors import WireError
 from holdfast.wire.headers import decode_request_header
-from holdfast.wire.message import decoder, encoder
+from holdfast.wire.message import Api, decoder, encoder
 
 if TYPE_CHECKING:
+    from holdfast.broker.clock import Timer
+    from holdfast.broker.doors import Door
+    from holdfast.broker.security.sasl import Exchange
+    from holdfast.broker.security.user_desk import Access
     from holdfast.broker.server import Broker
+    from holdfast.coordinator.members import Client
 
 logger = logging.getLogger(__name__)
 
@@ -47,15 +55,25 @@ TURN_SECONDS: Final = 0.002
 _frame_start = Struct(">ii").pack
 _frame_start_flexible = Struct(">iib").pack
 
+WAIT_FOR_OTHERS: Final = (FETCH, JOIN_GROUP, JOIN_GROUPS, SYNC_GROUP)
+"""Requests that wait for what other clients do: for records, or for the members of a group."""
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's name for one who was not asked who he is."""
+
 Frame = bytes | bytearray
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
+        "_access",
         "_broker",
         "_closed",
+        "_door",
+        "_handlers",
+        "_is_ending",
         "_outbox",
         "_parked",
+        "_parked_api",
         "_reader",
         "_reading",
         "_socket",
@@ -63,20 +81,40 @@ class Connection(asyncio.BufferedProtocol):
         "_turn_is_due",
         "_waiting",
         "client_host",
+        "deadline",
+        "exchange",
+        "group_client",
         "last_active",
+        "principal",
         "received_bytes",
     )
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, door: Door) -> None:
         self._broker = broker
+        self._door = door
         self._reader = FrameReader(broker.scratch, broker.config.socket_request_max_bytes, broker.memory, self)
+        self._handlers = broker.handlers
+        if door.mechanisms:
+            # Until we know who it is, we listen to nothing else, and to nothing long.
+            self._handlers = broker.doorway
+            self._reader.limit(broker.config.sasl_server_max_receive_size, "sasl.server.max.receive.size")
         self._waiting: deque[Frame] = deque()
         self._parked: asyncio.Task[Any] | None = None
         self._reading = True
         self._closed = False
+        self._is_ending = False
+        self._parked_api: Api | None = None
         self._outbox: Any = None
         self._turn_is_due = False
         self.client_host = "?"
+        self.principal = ANONYMOUS
+        self._access: Access | None = None
+        self.exchange: Exchange | None = None
+        """How far the client is with proving who it is."""
+        self.deadline: Timer | None = None
+        """When a stranger has to go; the broker keeps it here."""
+        self.group_client: Client | None = None
+        """Who sends the requests of groups over this connection; `Groups` keeps it here."""
         self.last_active = broker.clock.now()
         self.received_bytes = 0
 
@@ -97,12 +135,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._outbox = Outbox(
-            asyncio.get_running_loop(), self._socket, self._drained, self._write_failed, self._progressed
-        )
+        self._outbox = self._make_outbox()
         refusal = self._broker.admit(self)
         if refusal is not None:
             self.close(refusal)
+
+    def _make_outbox(self) -> Outbox:
+        return Outbox(asyncio.get_running_loop(), self._socket, self._drained, self._write_failed, self._progressed)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the loop's wish; our buffers have their own sizes
         return self._reader.buffer()
@@ -167,9 +206,9 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self, frame: Frame) -> None:
         try:
             api_key, version, correlation_id, client_id, position = decode_request_header(frame)
-            handler = HANDLERS.get(api_key)
+            handler = self._handlers.get(api_key)
             if handler is None:
-                raise Disconnect(f"unknown API key {api_key}")
+                raise self._no_handler(api_key)
             lowest, highest = handler.served
             if lowest <= version <= highest:
                 request, _ = decoder(handler.api.request, version)(frame, position)
@@ -189,6 +228,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _park(self, answer: Coroutine[Any, Any, Any], handler: Handler, context: RequestContext, frame: Frame) -> None:
         """The answer has to wait, and with it the requests behind it."""
+        self._parked_api = handler.api
         self._parked = asyncio.get_running_loop().create_task(answer)
         self._parked.add_done_callback(partial(self._unpark, handler, context, frame))
 
@@ -213,6 +253,11 @@ class Connection(asyncio.BufferedProtocol):
             logger.error("request of %s failed; closing its connection", self.client_host, exc_info=error)
             self.close(None)
 
+    def _no_handler(self, api_key: int) -> Disconnect:
+        if self._handlers is self._broker.doorway and api_key in self._broker.handlers:
+            return Disconnect(f"{self._broker.handlers[api_key].api.name} before authentication")
+        return Disconnect(f"unknown API key {api_key}")
+
     def _release(self, frame: Frame) -> None:
         """A request is done: the memory of a frame that had some of its own goes back to the pool."""
         if type(frame) is bytearray:
@@ -230,6 +275,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if response is NO_REPLY:
             return
+        if type(response) is LastReply:
+            self._reply(handler, version, correlation_id, response.response)
+            self.close(response.reason)
+            return
         parts: list[Any] = [b""]
         encoder(type(response), version)(response, parts)
         size = sum(map(len, parts)) + (5 if flexible else 4)
@@ -244,6 +293,32 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.add([reply], len(reply))  # with the replies to those behind it
         else:
             self._outbox.send(reply)
+
+    # -- who it is -----------------------------------------------------------------------------------------------------
+
+    @property
+    def door(self) -> Door:
+        return self._door
+
+    @property
+    def is_stranger(self) -> bool:
+        """It is still to be seen who this is."""
+        return self._handlers is self._broker.doorway
+
+    @property
+    def access(self) -> Access | None:
+        if self._access is None and self._broker.users is not None:
+            self._access = self._broker.users.access(self.principal, self.client_host)
+        return self._access
+
+    def authenticated(self, principal: str | None) -> None:
+        """From now on everything is served, as far as the principal may ask for it."""
+        self.principal = principal or ANONYMOUS
+        self._access = None
+        self.exchange = None
+        self._handlers = self._broker.handlers
+        self._reader.limit(self._broker.config.socket_request_max_bytes, "socket.request.max.bytes")
+        self._broker.known(self)
 
     # -- flow ----------------------------------------------------------------------------------------------------------
 
@@ -287,6 +362,8 @@ class Connection(asyncio.BufferedProtocol):
         self._close_if_broken()
         if self._reading or self._closed or self._waiting or self._reader.starved or self._reader.broken:
             return
+        if self._is_ending:
+            return
         self._reading = True
         self._transport.resume_reading()
 
@@ -300,6 +377,18 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def receiving(self) -> bool:
         return self._reader.midway
+
+    def serve_out(self) -> None:
+        """Takes no more requests; those it has are answered."""
+        self._is_ending = True
+        self._stop_reading()
+
+    @property
+    def awaits_an_answer(self) -> bool:
+        """A request will be answered soon, or its answer is on the way. One that waits for other clients may not be."""
+        if self._closed or self._outbox is None:
+            return False
+        return self._outbox.blocked or (self._parked is not None and self._parked_api not in WAIT_FOR_OTHERS)
 
     @property
     def parked(self) -> bool:
@@ -318,4 +407,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting.clear()
         if not self._outbox.blocked:
             self._outbox.flush()
+            self._say_goodbye()
         self._transport.abort()
+
+    def _say_goodbye(self) -> None:
+        """Nothing is said without TLS."""

@@ -16,6 +16,7 @@ from holdfast.wire.message import Api
 
 if TYPE_CHECKING:
     from holdfast.broker.connection import Connection
+    from holdfast.broker.security.user_desk import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +33,16 @@ class RequestContext:
     @property
     def client_host(self) -> str:
         return self.connection.client_host
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Where this client is told to connect: each listener has an address of its own."""
+        return self.connection.door.advertised
+
+    @property
+    def access(self) -> Access | None:
+        """What this client may do; None where nobody is asked who he is."""
+        return self.connection.access
 
 
 class Encoded:
@@ -50,6 +61,16 @@ class NoReply:
 
 
 NO_REPLY: Final = NoReply()
+
+
+class LastReply:
+    """A response after which the connection is closed; the reason is for the log."""
+
+    __slots__ = ("reason", "response")
+
+    def __init__(self, response: Any, reason: str) -> None:
+        self.response = response
+        self.reason = reason
 
 
 class Disconnect(Exception):

@@ -32,6 +32,7 @@ class FrameReader:
         "_frame",
         "_holder",
         "_limit",
+        "_limit_name",
         "_partial",
         "_pool",
         "_scratch",
@@ -44,6 +45,7 @@ class FrameReader:
         self._scratch = scratch
         self._crowded_scratch = scratch[:CROWDED_BYTES]
         self._limit = limit_bytes
+        self._limit_name = "socket.request.max.bytes"
         self._pool = pool
         self._holder = holder
         self._partial = b""
@@ -55,6 +57,10 @@ class FrameReader:
         """The pool had no room: reading must pause until `grow` succeeds."""
         self.broken: str | None = None
         """Why nothing after the frames returned so far can be read."""
+
+    def limit(self, limit_bytes: int, name: str) -> None:
+        """Frames that begin from now on may have so many bytes, by the config of that name."""
+        self._limit, self._limit_name = limit_bytes, name
 
     @property
     def midway(self) -> bool:
@@ -104,7 +110,7 @@ class FrameReader:
         while count - position >= 4:
             size = _length(data, position)[0]
             if not 0 < size <= self._limit:
-                self.broken = f"request of {size} bytes; the limit (socket.request.max.bytes) is {self._limit}"
+                self.broken = f"request of {size} bytes; the limit ({self._limit_name}) is {self._limit}"
                 return frames
             end = position + 4 + size
             if end > count:

@@ -8,25 +8,28 @@ import gc
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext
 from holdfast.broker.journal import GroupJournal
 from holdfast.broker.ledger import LedgerWriter
+from holdfast.broker.log_lines import say
 from holdfast.broker.partition import Partition
 from holdfast.coordinator.context import GroupConfig
 from holdfast.coordinator.coordinator import GroupCoordinator
 from holdfast.coordinator.effects import Append, Effects
+from holdfast.coordinator.ledger import Event, EventKind
 from holdfast.coordinator.members import Client
+from holdfast.coordinator.presence import Presence
 from holdfast.log import LogError, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.errors import WireError
 from holdfast.wire.group_records import GroupRecordKey, GroupRecordValue
 
 if TYPE_CHECKING:
+    from holdfast.broker.connection import Connection
     from holdfast.broker.server import Broker
 
 logger = logging.getLogger(__name__)
@@ -38,8 +41,20 @@ MANY_RECORDS: Final = 100_000
 """When so many were loaded they are put out of the garbage collector's sight: each of its full searches would otherwise
 go through all of them, and stop the event loop for that long."""
 
-REMEMBERED_CLIENTS: Final = 128
-"""Few: a client id may have 32 kB."""
+NOTED: Final = frozenset(
+    {
+        EventKind.REBALANCE_STARTED,
+        EventKind.ASSIGNED,
+        EventKind.SESSION_EXPIRED,
+        EventKind.DROPPED,
+        EventKind.FENCED,
+        EventKind.TOOK_OVER,
+        EventKind.REGISTRATION_EXPIRED,
+        EventKind.ASSIGNMENT_FAILED,
+        EventKind.DELETED,
+    }
+)
+"""Events of groups that are logged as well."""
 
 Loaded = tuple[GroupRecordKey, GroupRecordValue | None]
 
@@ -87,6 +102,7 @@ class Groups:
                 offsets_retention_ms=config.offsets_retention_minutes * 60_000,
             ),
             self.journal.partition_count,
+            self._size_of,
         )
         self._wall_minus_clock_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -166,9 +182,25 @@ class Groups:
         answer = self.ask(command)
         return await answer if isinstance(answer, Coroutine) else answer
 
+    def perform(self, command: Callable[[int], Effects]) -> None:
+        """For a command that has several tickets."""
+        self._perform(command(self.now_ms()))
+
     @staticmethod
     def client(context: RequestContext) -> Client:
-        return _client(context.client_id, context.connection.client_host)
+        """Who asks, and over which connection."""
+        connection, client_id = context.connection, context.client_id or ""
+        known = connection.group_client
+        if known is None or known.client_id != client_id:
+            presence = Presence() if known is None else known.presence
+            # Java prints addresses with a slash in front, and tools have got used to it.
+            known = connection.group_client = Client(client_id, f"/{connection.client_host}", presence)
+        return known
+
+    def connection_lost(self, connection: Connection) -> None:
+        client = connection.group_client
+        if client is not None and client.presence is not None:
+            self._perform(self.coordinator.connection_lost(client.presence, self.now_ms()))
 
     @staticmethod
     def fresh_id() -> str:
@@ -179,8 +211,12 @@ class Groups:
     def _topic_deleted(self, name: str) -> None:
         self._perform(self.coordinator.topics_deleted([name], self.now_ms()))
 
-    def _topic_grown(self, name: str) -> None:
-        self._perform(self.coordinator.topic_grew(name, self.now_ms()))
+    def _topic_grown(self, name: str, before: int) -> None:
+        self._perform(self.coordinator.topic_grew(name, before, self.now_ms()))
+
+    def _size_of(self, topic: str) -> int:
+        found = self._broker.topics.get(topic)
+        return 0 if found is None else len(found.partitions)
 
     def _perform(self, effects: Effects) -> None:
         """Also what follows from them, in a loop: a thousand commands may wait for one append and fail after it."""
@@ -197,6 +233,7 @@ class Groups:
             assert isinstance(ticket, Ticket)
             ticket.answer(response)
         if effects.events:
+            _log_noted(effects.events)
             self._ledger.write(effects.events, self._broker.now_ms())
 
     def _store(self, append: Append) -> Effects | None:
@@ -205,8 +242,13 @@ class Groups:
             partition = self.journal.append(append.group_id, append.records, self._broker.now_ms())
         except (LogError, WireError) as error:
             # WireError: a fact that no record can hold. The group must hear of it too, or it would wait for ever.
-            logger.error("group %.100s: %s", append.group_id, error)
+            if isinstance(error, StorageError):
+                self._broker.disk_state.failed(error)
+            else:
+                say(logger, "group fact not stored", logging.ERROR, group=append.group_id[:100], error=str(error))
             return self.coordinator.append_failed(append, _mapped(error), self.now_ms())
+        if self._broker.disk_state.is_full:
+            self._broker.disk_state.worked()
         partition.notify()
         self._broker.flusher.written(partition)
         if partition.config.flush == "always":
@@ -223,10 +265,21 @@ class Groups:
             self._perform(self.coordinator.append_done(append, self.now_ms()))
 
 
-@lru_cache(REMEMBERED_CLIENTS)
-def _client(client_id: str | None, host: str) -> Client:
-    # Java prints addresses with a slash in front, and tools have got used to it.
-    return Client(client_id or "", f"/{host}")
+def _log_noted(events: Sequence[Event]) -> None:
+    """What an operator asks the log about; the ledger has it all."""
+    for event in events:
+        if event.kind in NOTED:
+            say(
+                logger,
+                f"group: {event.kind}",
+                group=event.group_id[:100],
+                generation=event.generation,
+                cause=event.cause[:200] or None,
+                member=event.instance_id or event.member_id,
+                members=event.members,
+                stood_still_ms=event.stood_still_ms,
+                moved_partitions=event.moved_partitions,
+            )
 
 
 @contextlib.contextmanager

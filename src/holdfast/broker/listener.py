@@ -1,18 +1,20 @@
-"""Where the broker listens, and what it tells clients to connect to."""
+"""Where the broker listens, what it tells clients to connect to, and what each listener asks of them."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from typing import Final
 
 from holdfast.broker.config_keys import ConfigError, split_list
 
 _ENDPOINT = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:/\[\]]*)):(?P<port>\d{1,5})"
 )
-_PROTECTED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Listener:
     host: str
     port: int
     name: str = "PLAINTEXT"
+    protocol: str = "PLAINTEXT"
 
     @property
     def is_wildcard(self) -> bool:
@@ -32,6 +35,14 @@ class Listener:
             return ip_address(self.host.partition("%")[0]).is_loopback
         except ValueError:
             return self.host.lower() == "localhost"
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    @property
+    def asks_for_password(self) -> bool:
+        return self.protocol.startswith("SASL")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -49,8 +60,8 @@ def parse_listener(config: str, text: str) -> Listener:
     return Listener(match["ipv6"] or match["host"], int(match["port"]), (match["name"] or "PLAINTEXT").upper())
 
 
-def only_listener(config: str, values: Mapping[str, str]) -> Listener:
-    """The one listener of `listeners` or `advertised.listeners` that takes clients, without protection.
+def client_listeners(config: str, values: Mapping[str, str]) -> tuple[Listener, ...]:
+    """The listeners of `listeners` or `advertised.listeners` that take clients.
 
     A file written for Kafka may also name the controllers' listener; there is no controller to connect to here.
     """
@@ -59,17 +70,35 @@ def only_listener(config: str, values: Mapping[str, str]) -> Listener:
     listeners = []
     for text in split_list(values[config]):
         listener = parse_listener(config, text)
-        if listener.name in controllers:
-            continue
-        _refuse_protection(config, listener, protocols)
-        listeners.append(listener)
-    if len(listeners) != 1:
-        found = "none" if not listeners else f"{len(listeners)}"
-        raise ConfigError(
-            f"Invalid value {values[config]} for configuration {config}: "
-            f"Holdfast serves exactly one PLAINTEXT listener, found {found}"
-        )
-    return listeners[0]
+        if listener.name not in controllers:
+            listeners.append(replace(listener, protocol=_protocol(config, listener, protocols)))
+    if not listeners:
+        raise ConfigError(f"Invalid value {values[config]} for configuration {config}: no client could connect")
+    for name, times in Counter(listener.name for listener in listeners).items():
+        if times > 1:
+            raise ConfigError(
+                f"Invalid value {values[config]} for configuration {config}: "
+                f"each listener must have a different name, and {name} is there {times} times"
+            )
+    return tuple(listeners)
+
+
+def advertised_listeners(values: Mapping[str, str], listeners: tuple[Listener, ...]) -> dict[str, Listener]:
+    """What clients of a listener are told to connect to, by the listener's name, where that was said."""
+    if not values.get("advertised.listeners"):
+        return {}
+    advertised = {listener.name: listener for listener in client_listeners("advertised.listeners", values)}
+    names = {listener.name for listener in listeners}
+    for name, listener in advertised.items():
+        if name not in names:
+            raise _refused(listener, f"there is no listener {name}")
+        if listener.is_wildcard or listener.port == 0:
+            raise _refused(listener, "no client can connect to a wildcard address or to port 0")
+    return advertised
+
+
+def _refused(listener: Listener, reason: str) -> ConfigError:
+    return ConfigError(f"Invalid value {listener} for configuration advertised.listeners: {reason}")
 
 
 def _protocols(protocol_map: str) -> dict[str, str]:
@@ -85,15 +114,12 @@ def _protocols(protocol_map: str) -> dict[str, str]:
     return protocols
 
 
-def _refuse_protection(config: str, listener: Listener, protocols: Mapping[str, str]) -> None:
-    # A listener that was meant to be encrypted or to ask for a password must not come up open.
+def _protocol(config: str, listener: Listener, protocols: Mapping[str, str]) -> str:
+    # A listener of an unknown kind must not come up open: it may have been meant to be protected.
     protocol = protocols.get(listener.name, listener.name)
-    if protocol in _PROTECTED:
+    if protocol not in PROTOCOLS:
         raise ConfigError(
-            f"Invalid value {listener} for configuration {config}: Holdfast has no {protocol} listener; only PLAINTEXT"
+            f"Invalid value {listener} for configuration {config}: listener.security.protocol.map must say "
+            f"which of {', '.join(PROTOCOLS)} {listener.name} is"
         )
-    if protocol != "PLAINTEXT":
-        raise ConfigError(
-            f"Invalid value {listener} for configuration {config}: "
-            f"listener.security.protocol.map does not say that {listener.name} is PLAINTEXT"
-        )
+    return protocol

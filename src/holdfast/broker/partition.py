@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.topic_config import TopicConfig
-from holdfast.log import PartitionLog
+from holdfast.log import LogConfig, PartitionLog
 
 LEADER_EPOCH: Final = 0
 """There is one replica and it always leads, so its first term never ends."""
@@ -24,9 +24,10 @@ class Partition:
         self.watchers: set[Callable[[], None]] = set()
         """Called after each produce and when the partition is deleted."""
 
-    def configure(self, config: TopicConfig) -> None:
+    def configure(self, config: TopicConfig, log_config: LogConfig) -> None:
+        """`log_config` is what the log takes from `config`: made once for all partitions that have it."""
         self.config = config
-        self.log.config = config.to_log_config()
+        self.log.config = log_config
 
     def notify(self) -> None:
         for watcher in tuple(self.watchers):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
-from holdfast.broker.config import BROKER_KEYS, BrokerConfig, Flush
+from holdfast.broker.config import BrokerConfig, Flush
 from holdfast.broker.config_keys import ConfigError, ConfigKey, ConfigType, Value, read_keys
 from holdfast.log.config import UNLIMITED, LogConfig
 
@@ -76,6 +76,7 @@ class TopicConfig:
             retention_ms=self.retention_ms if self.deletes else UNLIMITED,
             retention_bytes=max(self.retention_bytes, UNLIMITED) if self.deletes else UNLIMITED,
             index_interval_bytes=self.index_interval_bytes,
+            segment_index_bytes=self.segment_index_bytes,
             max_message_bytes=self.max_message_bytes,
             message_timestamp_type=self.message_timestamp_type,
             message_timestamp_before_max_ms=self.message_timestamp_before_max_ms,
@@ -136,7 +137,7 @@ def text_of(broker: BrokerConfig, overrides: Mapping[str, str], name: str) -> st
     key = TOPIC_KEYS[name]
     if key.server_synonym is None:
         return key.default
-    return broker.given.get(key.server_synonym, BROKER_KEYS[key.server_synonym].default)
+    return broker.text_of(key.server_synonym)
 
 
 def is_list(name: str) -> bool:
@@ -154,8 +155,8 @@ def _flush(broker: BrokerConfig, overrides: Mapping[str, str]) -> tuple[Flush, i
 
 
 def _jitter_ms(broker: BrokerConfig) -> int:
-    hours = int(broker.given.get("log.roll.jitter.hours", "0"))
-    return int(broker.given.get("log.roll.jitter.ms", hours * _HOUR_MS))
+    jitter_ms, hours = broker.text_of("log.roll.jitter.ms"), broker.text_of("log.roll.jitter.hours")
+    return int(jitter_ms) if jitter_ms is not None else int(hours or 0) * _HOUR_MS
 
 
 #: Topic configs that rest on more than one config of the broker.

@@ -13,16 +13,17 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.broker.changes import Changes
 from holdfast.broker.config import BrokerConfig
+from holdfast.broker.log_lines import say
 from holdfast.broker.partition import Partition
 from holdfast.broker.topic_config import TopicConfig
-from holdfast.log import DataDirectory, LogError, PartitionLog, StorageError, disk
+from holdfast.log import DataDirectory, LogConfig, LogError, PartitionLog, StorageError, disk
 from holdfast.log.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id, write_topic_id
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,11 @@ def invalid_name(name: str) -> str | None:
     return None
 
 
+def _told(overrides: Mapping[str, str]) -> str | None:
+    """A topic's own configs as one field of a log line."""
+    return ",".join(f"{name}={value}" for name, value in sorted(overrides.items())) or None
+
+
 @dataclass(slots=True, eq=False)
 class Topic:
     name: str
@@ -79,7 +85,8 @@ class Topics:
         self._changing = asyncio.Lock()
         self._changes = changes
         self.on_deleted: Callable[[str], None] = lambda _name: None
-        self.on_grown: Callable[[str], None] = lambda _name: None
+        self.on_grown: Callable[[str, int], None] = lambda _name, _before: None
+        """Also of a topic that is new: until then it had no partitions."""
         self.configuring = asyncio.Lock()
         """Held from reading a topic's overrides to storing new ones, so that no change is lost to another."""
 
@@ -113,7 +120,7 @@ class Topics:
                 self._set_aside(directory)
         for name, entry in entries.items():
             topic = Topic(name, decode_topic_id(entry["id"]).bytes, dict(entry["configs"]))
-            self._open_partitions(topic, int(entry["partitions"]))
+            topic.partitions = self._open_partitions(topic, int(entry["partitions"]))
             self._publish(topic)
         self.write_checkpoints()
 
@@ -171,13 +178,14 @@ class Topics:
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
             await self._store([*self._entries(), self._entry(topic, partition_count)])
             try:
-                await asyncio.to_thread(self._open_partitions, topic, partition_count)
+                topic.partitions = await asyncio.to_thread(self._open_partitions, topic, partition_count)
             except LogError:
                 # Nobody was told of the topic, so it must not be there after a restart.
                 await self._store(self._entries())
                 raise
             self._publish(topic)
-            logger.info("topic %s created with %d partitions", name, partition_count)
+            say(logger, "topic created", topic=name, partitions=partition_count, configs=_told(overrides))
+            self.on_grown(name, 0)
             return topic
 
     async def _grow(self, topic: Topic, partition_count: int) -> bool:
@@ -186,9 +194,11 @@ class Topics:
                 return False
             others = [entry for entry in self._entries() if entry[0] != topic.name]
             await self._store([*others, self._entry(topic, partition_count)])
-            await asyncio.to_thread(self._open_partitions, topic, partition_count)
-            logger.info("topic %s grown to %d partitions", topic.name, partition_count)
-            self.on_grown(topic.name)
+            before, opened = topic.partitions, await asyncio.to_thread(self._open_partitions, topic, partition_count)
+            # Nobody sees the new ones before the groups hear of them: an assignment between the two would be misread.
+            topic.partitions = [*before, *opened]
+            say(logger, "topic grown", topic=topic.name, partitions=partition_count)
+            self.on_grown(topic.name, len(before))
             return True
 
     async def _set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
@@ -199,10 +209,25 @@ class Topics:
             others = [entry for entry in self._entries() if entry[0] != topic.name]
             await self._store([*others, self._entry(changed, len(topic.partitions))])
             topic.overrides = changed.overrides
-            config = TopicConfig.resolve(self._config, topic.overrides)
-            for partition in topic.partitions:
-                partition.configure(config)
+            self._configure([topic])
+            say(logger, "topic configured", topic=topic.name, configs=_told(overrides) or "none")
             return True
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """The broker's own configs have changed, and with them what topics have not set themselves."""
+        self._config = config
+        self._configure(self._names.values())
+
+    def _configure(self, topics: Iterable[Topic]) -> None:
+        # Most topics have the same overrides, none, and resolving them takes longer than all the rest.
+        resolved: dict[frozenset[tuple[str, str]], tuple[TopicConfig, LogConfig]] = {}
+        for topic in topics:
+            overrides = frozenset(topic.overrides.items())
+            if overrides not in resolved:
+                config = TopicConfig.resolve(self._config, topic.overrides)
+                resolved[overrides] = config, config.to_log_config()
+            for partition in topic.partitions:
+                partition.configure(*resolved[overrides])
 
     async def _delete(self, topic: Topic) -> bool:
         async with self._changing:
@@ -215,7 +240,7 @@ class Topics:
                 partition.deleted = True
                 partition.notify()
             await asyncio.to_thread(self._remove_directories, topic)
-            logger.info("topic %s deleted", topic.name)
+            say(logger, "topic deleted", topic=topic.name)
             self.on_deleted(topic.name)
             return True
 
@@ -237,19 +262,27 @@ class Topics:
         except OSError as error:
             raise StorageError("write", path, error) from error
 
-    def _open_partitions(self, topic: Topic, partition_count: int) -> None:
+    def _open_partitions(self, topic: Topic, partition_count: int) -> list[Partition]:
+        """Those that the topic has not got yet."""
         config = TopicConfig.resolve(self._config, topic.overrides)
-        opened: list[Partition] = []
-        for index in range(len(topic.partitions), partition_count):
-            directory = self._data.partition_path(topic.name, index)
-            owner = read_topic_id(directory)
-            if owner is not None and owner.bytes != topic.id:
-                self._set_aside(directory)
-            log = self._data.open_log(topic.name, index, config.to_log_config(), now_ms=self._now_ms())
-            if owner is None or owner.bytes != topic.id:
-                write_topic_id(directory, uuid.UUID(bytes=topic.id))
-            opened.append(Partition(topic.name, index, log, config))
-        topic.partitions = [*topic.partitions, *opened]
+        log_config = config.to_log_config()
+        return [
+            Partition(topic.name, index, self._open_log(topic, index, log_config), config)
+            for index in range(len(topic.partitions), partition_count)
+        ]
+
+    def _open_log(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
+        if self._data.knows(topic.name, index):
+            # Nobody can have changed whose directory it is since it was closed properly.
+            return self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
+        directory = self._data.partition_path(topic.name, index)
+        owner = read_topic_id(directory)
+        if owner is not None and owner.bytes != topic.id:
+            self._set_aside(directory)
+        log = self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
+        if owner is None or owner.bytes != topic.id:
+            write_topic_id(directory, uuid.UUID(bytes=topic.id))
+        return log
 
     def _publish(self, topic: Topic) -> None:
         self._names[topic.name] = topic
@@ -266,5 +299,11 @@ class Topics:
         suffix = f".{uuid.uuid4().hex}{STRAY}"
         # A topic's name may be as long as a file's, so something has to go to make room for the suffix.
         aside = directory.with_name(directory.name[: MAX_FILE_NAME - len(suffix)] + suffix)
-        logger.warning("%s belongs to no topic; it is kept as %s", directory.name, aside.name)
+        say(
+            logger,
+            "directory set aside; it belongs to no topic",
+            logging.WARNING,
+            name=directory.name,
+            kept_as=aside.name,
+        )
         disk.rename(directory, aside)

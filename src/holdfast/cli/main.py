@@ -15,7 +15,7 @@ from holdfast.cli.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from holdfast.cli.parsing import Parser, Run
 from holdfast.version import VERSION
 
-COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "completion")
+COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "pipeline", "users", "completion")
 """Each is a module beside this one, with an `add_command`."""
 
 

@@ -19,6 +19,7 @@ from holdfast.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
 if TYPE_CHECKING:
     from holdfast.broker.config import BrokerConfig
+    from holdfast.broker.server import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ everything else goes to stderr. SIGTERM or SIGINT stop it cleanly.
 _EPILOG: Final = """\
 Configs have the names of Apache Kafka's broker configs, e.g. --set num.partitions=3. Later settings win over earlier
 ones, and the command line over the file. A file may hold "log.segment.bytes" = 1073741824, or nested tables:
-[log.segment] with bytes = 1073741824 below it. Holdfast's own: flush = os (default), always or interval.
+[log.segment] with bytes = 1073741824 below it. Holdfast's own: flush = os (default), always or interval;
+logging.level and logging.format, which --log-level and --log-format are short for.
 """
 
 
@@ -47,7 +49,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         dest="sets",
         action="append",
         type=_listen_option,
-        help="where to listen; port 0 takes a free one (default: 127.0.0.1:9092)",
+        help="where to listen, or PROTOCOL://HOST:PORT with SSL, SASL_PLAINTEXT or SASL_SSL; port 0 takes a free one "
+        "(default: 127.0.0.1:9092)",
     )
     parser.add_argument("--data", metavar="DIR", type=Path, help="where the data is kept (default: ./holdfast-data)")
     parser.add_argument("--config", metavar="FILE.toml", type=Path, help="a TOML file with configs")
@@ -57,20 +60,26 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
-        default="info",
         help="what is logged to stderr (default: info)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        help="lines for people or for machines (default: text)",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    _log_to_stderr(options.log_level)
     # Only now: `holdfast --help` need not wait for the broker to be loaded.
     from holdfast.broker.config import ConfigError, load_config
+    from holdfast.broker.log_lines import HeldBack
     from holdfast.broker.server import BrokerError
 
     try:
-        config = load_config(options.config, options.sets)
+        held = HeldBack()
+        config = load_config(options.config, [*(options.sets or ()), *_logging_sets(options)])
+        held.release(config.logging_level, config.logging_format)
         if options.data is not None:
             config = config.with_data_dir(options.data)
         _raise_file_limit()
@@ -90,18 +99,27 @@ async def _serve(config: BrokerConfig) -> None:
     stopping = _stop_on_signals()
     await broker.start()
     try:
-        host, port = broker.address
-        address = f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"  # noqa: S104 - shown, not bound
-        if not config.listener.is_loopback:
-            logger.warning(
-                "listening on %s without authentication: whoever can reach this address can read and change all data",
-                address,
-            )
-        print(f"holdfast listening on {address}", flush=True)
+        _announce(broker)
         await stopping.wait()
         logger.info("stopping")
     finally:
         await broker.stop()
+
+
+def _announce(broker: Broker) -> None:
+    lines: list[str] = []
+    for door in broker.doors:
+        host, port = door.address
+        address = f"[{host}]:{port}" if ":" in host else f"{host or '0.0.0.0'}:{port}"  # noqa: S104 - shown, not bound
+        lines.append(f"holdfast listening on {address}" + (f" ({door.listener.name})" if lines else ""))
+        if door.is_open_to_anybody and broker.users is None and not door.listener.is_loopback:
+            logger.warning(
+                "listening on %s without authentication: whoever can reach this address can read and change all data",
+                address,
+            )
+        if "PLAIN" in door.mechanisms and not door.listener.is_encrypted and not door.listener.is_loopback:
+            logger.warning("passwords come to %s unencrypted: use SASL_SSL, or leave out PLAIN", address)
+    print("\n".join(lines), flush=True)
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -131,12 +149,10 @@ def _listen_option(text: str) -> str:
     return f"listeners={listener}"
 
 
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+def _logging_sets(options: argparse.Namespace) -> list[str]:
+    """The options that are short for a config."""
+    named = {"logging.level": options.log_level, "logging.format": options.log_format}
+    return [f"{name}={value}" for name, value in named.items() if value is not None]
 
 
 def _raise_file_limit() -> None:

@@ -7,7 +7,8 @@
             print(group.group_id, group.state)
         admin.remove_members("billing", instance_ids=["billing-3"], reason="the pod is gone for good")
 
-Works on Holdfast and on Apache Kafka alike. Used by one thread at a time.
+Works on Holdfast and on Apache Kafka alike, but for what Kafka has not: there those calls raise UnsupportedVersion.
+Used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -17,19 +18,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
-from holdfast.client import topic_admin
+from holdfast.client import group_admin, topic_admin
 from holdfast.client.config import read_config, whole_number
 from holdfast.client.coordinator import CommittedOffset, GroupCoordinator
 from holdfast.client.descriptions import (
+    Cancelled,
+    GroupConfig,
     GroupDescription,
     GroupListing,
     OffsetReset,
     PartitionLag,
+    Registered,
     Removal,
     TopicPartition,
     read_group,
 )
 from holdfast.client.errors import ConfigError, GroupError, HoldfastError, TopicError, UnsupportedVersion, error_code
+from holdfast.client.group_admin import ConfigValue
 from holdfast.client.history import HistoryEvent, LastRebalance, Ledger, last_rebalances
 from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
@@ -39,6 +44,7 @@ from holdfast.client.topic_admin import NewTopic, TopicDescription, TopicListing
 from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.membership.requests import HIGHEST_WITH_TOPIC_NAMES, LONGEST_REASON, offset_commit
 from holdfast.membership.seat import NO_SEAT
+from holdfast.wire.apis.add_members_to_group import DEFAULT_WAIT_MS
 from holdfast.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest
 from holdfast.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from holdfast.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
@@ -108,7 +114,7 @@ class Admin:
         """State, protocol and members. A group that does not exist is Dead and has none."""
         deadline = self._deadline(timeout)
         coordinator = self._network.find_coordinator(group_id, deadline)
-        with _Asking(self._network, group_id) as asking:
+        with GroupCoordinator(self._network, group_id) as asking:
             try:
                 described = asking.describe(deadline)
             except GroupError as error:
@@ -237,7 +243,7 @@ class Admin:
         if not wanted:
             return []
         build = _leave(group_id, wanted, reason)
-        with _Asking(self._network, group_id) as asking:
+        with GroupCoordinator(self._network, group_id) as asking:
             response: LeaveGroupResponse = asking.ask(LEAVE_GROUP, build, _error_code, deadline)
         _check(f"members of group {group_id!r}", response.error_code)
         return [
@@ -249,13 +255,40 @@ class Admin:
             for one in response.members
         ]
 
+    def add_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str],
+        wait_ms: int = DEFAULT_WAIT_MS,
+        timeout: float | None = None,
+    ) -> list[Registered]:
+        """Announce static members that are about to join (KIP-469): they come in with one rebalance, when the last of
+        them is there or `wait_ms` are over. One result for each. The group need not exist yet. Holdfast only."""
+        return group_admin.add_members(self._network, group_id, instance_ids, wait_ms, self._deadline(timeout))
+
+    def cancel_registration(
+        self, group_id: str, instance_ids: Iterable[str] | None = None, timeout: float | None = None
+    ) -> list[Cancelled]:
+        """Announced members do not come after all: these, or all that are still expected. One result for each.
+        Holdfast only."""
+        return group_admin.cancel_registration(self._network, group_id, instance_ids, self._deadline(timeout))
+
+    def configure_group(self, group_id: str, changes: Mapping[str, ConfigValue], timeout: float | None = None) -> None:
+        """Set configs of a group, all or none: `target.group.size` and `standby.takeover.ms` on Holdfast, Kafka's own
+        on Kafka. None sets one back to its default. The group need not exist yet."""
+        group_admin.configure_group(self._network, group_id, changes, self._deadline(timeout))
+
+    def group_config(self, group_id: str, timeout: float | None = None) -> dict[str, GroupConfig]:
+        """The configs of a group by name, those at their default as well."""
+        return group_admin.group_config(self._network, group_id, self._deadline(timeout))
+
     def delete_groups(self, group_ids: Iterable[str], timeout: float | None = None) -> dict[str, HoldfastError | None]:
         """Delete groups without members, with their offsets; by group, None or what prevented it."""
         deadline = self._deadline(timeout)
         results: dict[str, HoldfastError | None] = {}
         for group_id in group_ids:
             try:
-                with _Asking(self._network, group_id) as asking:
+                with GroupCoordinator(self._network, group_id) as asking:
                     response = asking.ask(DELETE_GROUPS, _delete(group_id), _first_result, deadline)
             except GroupError as error:  # it has no coordinator that this user may know; another group may have
                 results[group_id] = error
@@ -269,7 +302,7 @@ class Admin:
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """What the group has committed, of these partitions or of all."""
-        with _Asking(self._network, group_id) as asking:
+        with GroupCoordinator(self._network, group_id) as asking:
             return asking.fetch_offsets(partitions, self._deadline(timeout))
 
     def alter_offsets(
@@ -284,7 +317,7 @@ class Admin:
         wanted = {where: (offset, None, -1) for where, offset in offsets.items()}
         build = offset_commit(group_id, NO_SEAT, None, wanted)
         deadline = self._deadline(timeout)
-        with _Asking(self._network, group_id) as asking:
+        with GroupCoordinator(self._network, group_id) as asking:
             response = asking.ask(OFFSET_COMMIT, build, _first_commit_error, deadline, HIGHEST_WITH_TOPIC_NAMES)
         return {
             (topic.name, one.partition_index): _error(
@@ -337,7 +370,7 @@ class Admin:
         def build(_version: int) -> OffsetDeleteRequest:
             return OffsetDeleteRequest(group_id, entries)
 
-        with _Asking(self._network, group_id) as asking:
+        with GroupCoordinator(self._network, group_id) as asking:
             response = asking.ask(OFFSET_DELETE, build, _error_code, self._deadline(timeout))
         _check(f"offsets of group {group_id!r}", response.error_code)
         return {
@@ -400,18 +433,6 @@ class Admin:
 
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self._timeout_s if timeout is None else timeout)
-
-
-class _Asking(GroupCoordinator):
-    """A group's coordinator for the length of one call."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.hang_up()
 
 
 def _kept(bounds: tuple[int, int] | None) -> tuple[int, int]:

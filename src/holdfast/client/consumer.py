@@ -29,6 +29,7 @@ from holdfast.client.commits import Commits
 from holdfast.client.consumer_config import ConsumerConfig, claim, release
 from holdfast.client.driver import now_ms
 from holdfast.client.errors import CallbackError, ConfigError, HoldfastError
+from holdfast.client.join_desk import JoinDesk
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
 from holdfast.client.participation import Participation
 from holdfast.client.records import Records
@@ -78,6 +79,11 @@ class Consumer:
         self._starting: dict[Where, int] | None = None
 
     # -- the group -----------------------------------------------------------------------------------------------------
+
+    def join_through(self, desk: JoinDesk) -> None:
+        """Before the first `subscribe`, for consumers of one process: join together with those who have the same desk,
+        where the broker can do that. A `Pool` does it."""
+        self._group.join_through(desk)
 
     def subscribe(
         self,
@@ -142,6 +148,12 @@ class Consumer:
     def generation(self) -> int:
         """The generation of the group in which the present assignment was made; -1 before the first."""
         return self._group.generation
+
+    @property
+    def assignment_epoch(self) -> int | None:
+        """The fencing token of the present assignment: it rises with every change of who owns what, also where the
+        generation stays. None where the broker has none, as Apache Kafka."""
+        return self._group.epoch
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Without a subscription: read exactly these partitions, as a member of no group. Within `on_assign`: begin at

@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from holdfast.client.connection import Connection
-from holdfast.client.errors import ConnectionFailed, GroupError, HoldfastError, error_code
+from holdfast.client.errors import ConnectionFailed, GroupError, HoldfastError, UnsupportedVersion, error_code
 from holdfast.client.network import Network
+from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP
 from holdfast.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribedGroup, DescribeGroupsRequest
 from holdfast.wire.apis.offset_fetch import (
     OFFSET_FETCH,
@@ -48,6 +50,11 @@ class CommittedOffset:
     leader_epoch: int = -1
 
 
+def has_extensions(connection: Connection) -> bool:
+    """Whether the broker is a Holdfast that knows the private APIs and tagged fields. No other is ever sent one."""
+    return connection.supports(ADD_MEMBERS_TO_GROUP)
+
+
 class GroupCoordinator:
     """The coordinator of one group, wherever it is."""
 
@@ -56,6 +63,14 @@ class GroupCoordinator:
         self._network = network
         self._connection: Connection | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.hang_up()
+
     def ask(
         self,
         api: Api,
@@ -63,12 +78,21 @@ class GroupCoordinator:
         error_of: Callable[[Any], int],
         deadline: float,
         highest: int | None = None,
+        *,
+        needs: str | None = None,
     ) -> Any:
-        """The answer. One that says to ask again is not an answer, until the deadline has come."""
+        """The answer. One that says to ask again is not an answer, until the deadline has come. `needs` says what is
+        asked of a Holdfast, where no other server can: then no other is asked."""
         while True:
             response: Any = None
             try:
                 connection = self._connected(deadline)
+                if needs is not None and not has_extensions(connection):
+                    raise UnsupportedVersion(
+                        f"{needs}, which the broker at {connection.address} does not have",
+                        code=ErrorCode.UNSUPPORTED_VERSION,
+                        fatal=False,  # whoever asked goes on with what the broker has
+                    )
                 version = connection.version_of(api, highest)
                 until = min(deadline, time.monotonic() + self._network.settings.request_timeout_s)
                 response = connection.ask(build(version), until, version)
@@ -109,8 +133,11 @@ class GroupCoordinator:
         return dict(_committed(response))
 
     def describe(self, deadline: float) -> DescribedGroup:
+        """With what Holdfast knows of it beyond Kafka, if it is a Holdfast."""
+
         def build(_version: int) -> DescribeGroupsRequest:
-            return DescribeGroupsRequest([self.group_id])
+            extensions = self._connection is not None and has_extensions(self._connection)
+            return DescribeGroupsRequest([self.group_id], include_extensions=extensions)
 
         response = self.ask(DESCRIBE_GROUPS, build, lambda answer: int(answer.groups[0].error_code), deadline)
         described: DescribedGroup = response.groups[0]

@@ -19,6 +19,7 @@ from typing import Any, Final
 from holdfast.client.addresses import Address
 from holdfast.client.connection import Connection
 from holdfast.client.errors import AuthenticationFailed, HoldfastError, UnsupportedVersion
+from holdfast.client.join_desk import HandedIn, JoinDesk
 from holdfast.client.network import Network
 from holdfast.client.transport import Waker
 from holdfast.membership.effects import (
@@ -29,6 +30,7 @@ from holdfast.membership.effects import (
     HangUp,
     Lane,
     Lead,
+    LeaderFailed,
     Left,
     Prepare,
     Reach,
@@ -39,7 +41,9 @@ from holdfast.membership.membership import Membership
 from holdfast.membership.phases import Phase
 from holdfast.membership.requests import Node, Offset
 from holdfast.membership.settings import MembershipSettings
-from holdfast.wire.apis.join_group import JOIN_GROUP
+from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP
+from holdfast.wire.apis.join_group import JOIN_GROUP, JoinGroupResponse
+from holdfast.wire.apis.join_groups import AS_JOIN_GROUP_VERSION
 from holdfast.wire.message import Api
 
 LONGEST_WAIT_MS: Final = 60_000
@@ -80,12 +84,16 @@ class Driver:
         self.trouble: HoldfastError | None = None
         """Why the coordinator could not be reached when it was last tried; None while it is."""
         self.was_reached = False
+        self.has_extensions = False
+        """Whether the coordinator that was last reached understands what Holdfast says beyond Kafka."""
         self._membership = Membership(settings)
         self._network = network
         self._events: deque[Event] = deque()
         self._event_came = threading.Event()
         self._lines = {lane: _Line() for lane in Lane}
         self._coordinator: Node | None = None
+        self._desk: JoinDesk | None = None
+        self._at_desk: tuple[HandedIn, Answer] | None = None
         self._commits: dict[int, Callable[[CommitEnded], None]] = {}
         self._work: deque[Work] = deque()
         self._waker = Waker()
@@ -102,6 +110,10 @@ class Driver:
         """Does nothing the second time: a thread that has ended said why, or was told to."""
         if self._thread.ident is None:
             self._thread.start()
+
+    def join_through(self, desk: JoinDesk) -> None:
+        """Before `start`: join together with the others who were given this desk, where the coordinator can do that."""
+        self._desk = desk
 
     @property
     def is_alive(self) -> bool:
@@ -239,6 +251,13 @@ class Driver:
                     self._hang_up(lane)
             case CommitEnded():
                 self._commits.pop(effect.commit)(effect)
+            case LeaderFailed(generation, code, message):
+                logger.warning(
+                    "generation %d came to nothing, and is tried again: its leader could not assign (%d: %s)",
+                    generation,
+                    code,
+                    message,
+                )
             case _:
                 self._tell(effect)
 
@@ -252,13 +271,15 @@ class Driver:
         try:
             line.connection = self._open(Lane.SIDE)
             versions = line.connection.versions.get(JOIN_GROUP.key, (0, -1))
+            extensions = line.connection.supports(ADD_MEMBERS_TO_GROUP)
         except HoldfastError as error:
             self._note(error)
             self._membership.unreachable(now_ms())
         else:
             self.trouble = None
             self.was_reached = True
-            self._membership.reached(versions, now_ms())
+            self.has_extensions = extensions
+            self._membership.reached(versions, now_ms(), has_extensions=extensions)
 
     def _send(self, send: Send) -> None:
         membership, ticket = self._membership, send.ticket
@@ -269,7 +290,37 @@ class Driver:
             else:
                 membership.answered(ticket, response, now)
 
-        self._ask(send.lane, send.api, send.build, send.highest, now_ms() + send.timeout_ms, answer)
+        if send.api is JOIN_GROUP and self._desk is not None and self.has_extensions:
+            self._hand_in(self._desk, send, answer)
+        else:
+            self._ask(send.lane, send.api, send.build, send.highest, now_ms() + send.timeout_ms, answer)
+
+    # -- joining together ----------------------------------------------------------------------------------------------
+
+    def _hand_in(self, desk: JoinDesk, send: Send, answer: Answer) -> None:
+        assert self._coordinator is not None
+        address = Address(self._coordinator.host, self._coordinator.port)
+
+        def together(response: JoinGroupResponse | None) -> None:
+            self.do(lambda _membership, now: answer(response, now) if self._left_desk(join) else None)
+
+        def alone() -> None:
+            self.do(lambda _membership, now: self._ask_alone(send, now, answer) if self._left_desk(join) else None)
+
+        deadline = time.monotonic() + send.timeout_ms / 1000
+        join = HandedIn(self._network.settings, address, send.build(AS_JOIN_GROUP_VERSION), deadline, together, alone)
+        self._at_desk = join, answer
+        desk.hand_in(join)
+
+    def _ask_alone(self, send: Send, now: int, answer: Answer) -> None:
+        self._ask(send.lane, send.api, send.build, send.highest, now + send.timeout_ms, answer)
+
+    def _left_desk(self, join: HandedIn) -> bool:
+        """Whether this is the join that is waited for; from now on it is not at the desk."""
+        if self._at_desk is None or self._at_desk[0] is not join:
+            return False
+        self._at_desk = None
+        return True
 
     # -- lanes ---------------------------------------------------------------------------------------------------------
 
@@ -329,6 +380,10 @@ class Driver:
         asked, line.asked = line.asked, {}
         for one in asked.values():
             one.answer(None, now_ms())
+        if lane is Lane.JOINS and self._desk is not None and self._at_desk is not None:
+            (join, answer), self._at_desk = self._at_desk, None
+            self._desk.withdraw(join)
+            answer(None, now_ms())
 
     def _note(self, error: HoldfastError) -> None:
         if self._stopping:

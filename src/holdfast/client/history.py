@@ -54,6 +54,24 @@ class HistoryEvent:
         found = self.fields.get("instance_id") or self.fields.get("member_id")
         return found if isinstance(found, str) else None
 
+    @property
+    def epoch(self) -> int | None:
+        """The assignment epoch after the event; None where an older Holdfast wrote it."""
+        found = self.fields.get("epoch")
+        return found if isinstance(found, int) else None
+
+    @property
+    def instance_ids(self) -> Sequence[str]:
+        """The announced members that it is about."""
+        found = self.fields.get("instance_ids")
+        return [one for one in found if isinstance(one, str)] if isinstance(found, list) else ()
+
+    @property
+    def previous_member(self) -> str | None:
+        """The member id of the one whose place the member took."""
+        found = self.fields.get("previous_member_id")
+        return found if isinstance(found, str) else None
+
 
 @dataclass(frozen=True, slots=True)
 class LastRebalance:

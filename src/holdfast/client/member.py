@@ -33,6 +33,7 @@ from holdfast.client.settings import NAMES as NETWORK_NAMES
 from holdfast.client.settings import NetworkSettings
 from holdfast.membership.effects import Adopt, Failed, Lead, Left, Prepare
 from holdfast.membership.failures import Failure, FailureKind
+from holdfast.membership.leading import Fault
 from holdfast.wire.consumer_protocol import PROTOCOL_TYPE as CONSUMER
 
 NAMES: Final = MEMBERSHIP_NAMES | NETWORK_NAMES
@@ -60,6 +61,8 @@ class MemberState:
     generation: int
     member_id: str
     is_leader: bool
+    assignment_epoch: int | None = None
+    """Rises with every change of who has what; None where the broker has none, as Apache Kafka."""
 
 
 Assign = Callable[[Sequence[GroupMember]], Mapping[str, Any]]
@@ -242,8 +245,13 @@ class Member:
             encoded = {one.member_id: self._encode(states.get(one.member_id)) for one in event.members}
         except Exception as error:
             message = f"assign raised {type(error).__name__}: {error}"
-            self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
-            raise AssignorError(message, fatal=True) from error
+            if not self._driver.has_extensions:
+                self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
+                raise AssignorError(message, fatal=True) from error
+            # The coordinator lets somebody else lead; if that does not help either, `Failed` says so.
+            logger.warning("%s; this member led group %r", message, self._membership.group_id)
+            self._driver.do(lambda membership, now: membership.report_failure(generation, Fault.RAISED, message, now))
+            return
         self._driver.do(lambda membership, now: membership.decided(generation, encoded, now))
 
     def _read(self, metadata: bytes) -> Any:
@@ -259,7 +267,7 @@ class Member:
         except ValueError as error:
             message = f"the assignment that the leader made cannot be read: {error}"
             raise exception(Failure(FailureKind.ASSIGNOR, message), fatal=True) from error
-        adopted = MemberState(state, event.generation, event.member_id, event.is_leader)
+        adopted = MemberState(state, event.generation, event.member_id, event.is_leader, event.epoch)
         with self._changed:
             self._current = adopted
             self._may_hold = True

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
-from holdfast.assignors.interface import RebalanceProtocol
+from holdfast.assignors.interface import Cluster, RebalanceProtocol
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.coordinator import GroupCoordinator
 from holdfast.client.driver import Driver, Event, now_ms
 from holdfast.client.errors import AssignorError, CallbackError, ConnectionFailed, GroupError, HoldfastError, TopicError
+from holdfast.client.join_desk import JoinDesk
 from holdfast.client.metadata import Metadata, metadata_request, read_metadata
 from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
@@ -26,6 +27,7 @@ from holdfast.membership.coverage import uncovered
 from holdfast.membership.effects import Adopt, Failed, Lead, Left, Prepare
 from holdfast.membership.failures import Failure, FailureKind
 from holdfast.membership.leading import BadAssignment, decide, read_subscriptions, subscribed_topics
+from holdfast.membership.resync import Growth, Leader, growth
 from holdfast.membership.share import Change, Share
 from holdfast.membership.watching import TopicWatch
 from holdfast.wire.apis.metadata import METADATA
@@ -77,6 +79,8 @@ class Participation:
         self.network = Network(config.network)
         self.coordinator = GroupCoordinator(self.network, config.membership.group_id)
         self.generation = -1
+        self.epoch: int | None = None
+        """The assignment epoch, from a coordinator that has one."""
         self.member_id = ""
         self.failure: HoldfastError | None = None
         self._config = config
@@ -100,6 +104,10 @@ class Participation:
     @property
     def driver(self) -> Driver:
         return self._driver
+
+    def join_through(self, desk: JoinDesk) -> None:
+        """Before `subscribe`: join together with the others who were given this desk, where that can be done."""
+        self._driver.join_through(desk)
 
     @property
     def is_subscribed(self) -> bool:
@@ -135,7 +143,7 @@ class Participation:
         self._to_start.clear()
         self._watch.stop()
         self._metadata_due = self._coverage_due = None
-        self.generation, self.member_id = -1, ""
+        self.generation, self.member_id, self.epoch = -1, "", None
         if not self._driver.is_alive:
             return
         if self.failure is not None and not isinstance(self.failure, AssignorError):
@@ -274,13 +282,23 @@ class Participation:
         try:
             decision = decide(assignor, cluster, subscriptions)
         except BadAssignment as error:
-            message = f"{error}; this member led group {self._config.membership.group_id!r} with {len(topics)} topics"
-            self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
-            raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
+            self._cannot_assign(generation, error, len(topics))
+            return []
         if assignor.protocol is RebalanceProtocol.COOPERATIVE:
             self._hands_over = bool(uncovered(cluster, topics, decision.values()))
         self._driver.do(lambda membership, now: membership.decided(generation, decision, now))
         return sorted(self.share.topics - found.topics.keys())
+
+    def _cannot_assign(self, generation: int, error: BadAssignment, topics: int) -> None:
+        message = f"{error}; this member led group {self._config.membership.group_id!r} with {topics} topics"
+        if not self._driver.has_extensions:
+            self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
+            raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
+        # The coordinator lets somebody else lead; if that does not help either, `Failed` says so.
+        logger.warning("%s", message)
+        self._watch.stop()
+        fault = error.fault
+        self._driver.do(lambda membership, now: membership.report_failure(generation, fault, message, now))
 
     # -- after a rebalance ---------------------------------------------------------------------------------------------
 
@@ -292,7 +310,7 @@ class Participation:
         except WireError as error:
             message = f"the assignment that the leader made cannot be read: {error}; see which client leads the group"
             raise self._failed(Failure(FailureKind.ASSIGNOR, message), error) from error
-        self.generation, self.member_id = event.generation, event.member_id
+        self.generation, self.member_id, self.epoch = event.generation, event.member_id, event.epoch
         going = [where for where in change.revoked if where not in self._to_start]
         lost = [where for where in change.lost if where not in self._to_start]
         self._to_start.difference_update(change.revoked, change.lost)
@@ -312,7 +330,7 @@ class Participation:
         if change.rejoin is not None:
             reason = change.rejoin
             self._driver.do(lambda membership, now: membership.rejoin(reason, now))
-        elif not change.added:
+        elif not change.added and not event.quiet:
             self._call("on_assign", lambda _none: self._listener.assigned({}), [], even_if_empty=True)
         self._call("on_revoke", self._listener.revoked, going)
 
@@ -386,7 +404,7 @@ class Participation:
         else:
             due = self._watch.seen(found.cluster(self._watched), now)
         if due:
-            self._driver.do(lambda membership, at: membership.rejoin("cached metadata has changed", at))
+            self._grow_or_rejoin(found.cluster(self._watched), "cached metadata has changed")
         elif self._watch.act_at is not None:
             self._metadata_due = min(self._metadata_due or self._watch.act_at, self._watch.act_at)
 
@@ -409,7 +427,28 @@ class Participation:
         bare = uncovered(found.cluster(self._watched), self._watched, assignments)
         if bare and described.group_state == "Stable":
             reason = f"{len(bare)} partitions have no owner, {bare[0][0]}-{bare[0][1]} among them"
+            self._grow_or_rejoin(found.cluster(self._watched), reason)
+
+    def _grow_or_rejoin(self, cluster: Cluster, reason: str) -> None:
+        """The topics have changed. If they only grew, the coordinator may let the leader hand out what has come without
+        a rebalance; tried once, and everywhere else the group rebalances."""
+        grown = self._growth(cluster) if self._driver.has_extensions and self._watch.only_grew(cluster) else None
+        if grown is None:
             self._driver.do(lambda membership, now: membership.rejoin(reason, now))
+            return
+        self._watch.start(cluster)
+        self._skipped = self._hands_over = False
+        generation, epoch, shares = self.generation, grown.epoch, grown.shares
+        self._driver.do(lambda membership, now: membership.resync(generation, epoch, shares, reason, now))
+
+    def _growth(self, cluster: Cluster) -> Growth | None:
+        try:
+            described = self.coordinator.describe(time.monotonic() + DESCRIBE_S)
+        except HoldfastError as error:
+            logger.warning("what the members have could not be asked, so the group rebalances: %s", error)
+            return None
+        leader = Leader(self.member_id, self.generation, self.share.assignors)
+        return growth(leader, cluster, self._watched, described)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

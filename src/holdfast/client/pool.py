@@ -4,7 +4,8 @@
     pool.instance_ids        # ["billing-eu-thread-1", …, "billing-eu-thread-4"]
     pool.run(["orders"], handle)
 
-The ids follow from the application's own, so that an operator can list, stop and remove its seats (KIP-345).
+The ids follow from the application's own, so that an operator can list, stop and remove its seats (KIP-345). Where the
+broker can do that, the members join together, in one request (see `join_desk`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, Self
 
 from holdfast.client.consumer import Consumer
 from holdfast.client.errors import ConfigError
+from holdfast.client.join_desk import JoinDesk
 
 POLL_S: Final = 0.2
 MOST_AT_ONCE: Final = 500
@@ -51,6 +53,10 @@ class Pool:
                 if STRATEGY in config:  # what an assignor remembers belongs to one member
                     own[STRATEGY] = copy.deepcopy(config[STRATEGY])
                 self.consumers.append(Consumer(own))
+            if members > 1:
+                desk = JoinDesk(members)
+                for consumer in self.consumers:
+                    consumer.join_through(desk)
         except BaseException:
             self.close()
             raise

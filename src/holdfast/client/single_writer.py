@@ -46,6 +46,7 @@ class SingleWriter:
         self._on_standby = on_standby
         self._changed = threading.Condition()
         self._token: int | None = None
+        self._epoch: int | None = None
         self._closing = False
         self._member = Member(
             config, PROTOCOL_TYPE, self._say, choose_writer, on_assignment=self._adopt, on_revoked=self._revoked
@@ -57,6 +58,14 @@ class SingleWriter:
         _ = self._member.current
         with self._changed:
             return self._token
+
+    @property
+    def assignment_epoch(self) -> int | None:
+        """The assignment epoch in which this process became the writer: of one kind with that of a `Consumer`, for a
+        store that both write to. None while it stands by, and where the broker has no epochs, as Apache Kafka."""
+        _ = self._member.current
+        with self._changed:
+            return self._epoch
 
     @property
     def is_active(self) -> bool:
@@ -114,14 +123,14 @@ class SingleWriter:
         with self._changed:
             if self._token is not None or self._closing:
                 return
-            self._token = adopted.generation
+            self._token, self._epoch = adopted.generation, adopted.assignment_epoch
             self._changed.notify_all()
         if self._on_active is not None:
             self._on_active(adopted.generation)
 
     def _stand_by(self) -> None:
         with self._changed:
-            was_active, self._token = self._token is not None, None
+            was_active, self._token, self._epoch = self._token is not None, None, None
         if was_active and self._on_standby is not None:
             self._on_standby()
 

@@ -78,6 +78,13 @@ class WorkerPool:
         with self._lock:
             return sorted(task for task, one in self._running.items() if one.thread.is_alive())
 
+    @property
+    def assignment_epoch(self) -> int | None:
+        """The fencing token of what this process runs now; None while it has nothing, and where the broker has no
+        epochs, as Apache Kafka."""
+        current = self._member.current
+        return None if current is None else current.assignment_epoch
+
     def set_tasks(self, tasks: Iterable[str]) -> None:
         """Other tasks from now on: the group rebalances. A task is run as long as any member knows it."""
         self._tasks = sorted(set(tasks))

@@ -7,10 +7,12 @@ from typing import Final
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.members import Member
 from holdfast.wire.apis.join_group import JoinGroupResponse, JoinGroupResponseMember
-from holdfast.wire.apis.sync_group import SyncGroupResponse
+from holdfast.wire.apis.sync_group import AssignmentFailure, SyncGroupResponse
+from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
 from holdfast.wire.error_codes import ErrorCode
 
 FIRST_WITH_NULL_PROTOCOL: Final = 7
+FIRST_WITH_SKIP_ASSIGNMENT: Final = 9
 NO_GENERATION: Final = -1
 
 
@@ -38,21 +40,31 @@ def joined(
 
 
 def members_for_leader(group: Group) -> list[JoinGroupResponseMember]:
-    """Whom the leader sees: everybody, also the static members that are away (a seam for those who only wait)."""
+    """Whom the leader sees: everybody but those who only wait; also the static members that are away."""
     name = group.stored.protocol_name
     return [
         JoinGroupResponseMember(member.id, member.instance_id, member.metadata_for(name)) for member in group.roster
     ]
 
 
-def sync_error(code: ErrorCode) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=code)
+def sync_error(code: ErrorCode, failure: AssignmentFailure | None = None) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code, failure=failure)
 
 
-def synced(group: Group, member: Member) -> SyncGroupResponse:
+def synced(group: Group, member: Member, *, with_epoch: bool = False) -> SyncGroupResponse:
+    return _share(group, member.assignment, with_epoch=with_epoch)
+
+
+def empty_share(group: Group, *, with_epoch: bool = False) -> SyncGroupResponse:
+    """For one who only waits."""
+    return _share(group, EMPTY_ASSIGNMENT, with_epoch=with_epoch)
+
+
+def _share(group: Group, assignment: bytes, *, with_epoch: bool) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,
         protocol_type=group.protocol_type,
         protocol_name=group.stored.protocol_name,
-        assignment=member.assignment,
+        assignment=assignment,
+        assignment_epoch=group.epoch if with_epoch else -1,
     )

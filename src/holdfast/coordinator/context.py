@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from holdfast.coordinator.batches import Batch, Slot
 from holdfast.coordinator.effects import Append, Effects, Record
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.ledger import Event, EventKind
 from holdfast.coordinator.members import Member
 from holdfast.coordinator.timers import Timers
+from holdfast.coordinator.topic_sizes import SizeOf, TopicSizes
 from holdfast.wire.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
@@ -31,14 +33,22 @@ class GroupConfig:
 
 
 class Context:
-    def __init__(self, config: GroupConfig) -> None:
+    def __init__(self, config: GroupConfig, size_of: SizeOf) -> None:
         self.config = config
+        self.topics = TopicSizes(size_of)
         self.timers = Timers()
         self.effects = Effects()
+        self.answered: list[Batch] = []
+        """Batches of joins of which every entry has its answer, if it is not recalled before the command ends."""
         self.on_silence: Callable[[Group, Member, int], None] = lambda _group, _member, _now_ms: None
         """What happens to a member whose session has ended; `departures` puts itself here."""
 
     def reply(self, ticket: object, response: Any) -> None:
+        if isinstance(ticket, Slot):
+            ticket.fill(response)
+            if not ticket.batch.unanswered:
+                self.answered.append(ticket.batch)
+            return
         self.effects.replies.append((ticket, response))
 
     def store(
@@ -62,7 +72,9 @@ class Context:
                 "client_host": member.client.host,
                 **details,
             }
-        event = Event(kind=kind, group_id=group.id, at_ms=now_ms, generation=group.generation, **details)
+        event = Event(
+            kind=kind, group_id=group.id, at_ms=now_ms, generation=group.generation, epoch=group.epoch, **details
+        )
         self.effects.events.append(event)
 
     @staticmethod

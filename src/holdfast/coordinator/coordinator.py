@@ -10,30 +10,54 @@ group is still being loaded, whether it exists. What follows is in the module of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from holdfast.coordinator import departures, describing, joining, offsets, rebalance, sessions, syncing
+from holdfast.coordinator import (
+    batch_join,
+    calls,
+    departures,
+    describing,
+    growth,
+    intake,
+    joining,
+    offsets,
+    presence,
+    rebalance,
+    registration,
+    sessions,
+    standbys,
+    syncing,
+)
 from holdfast.coordinator.answers import join_error, sync_error
+from holdfast.coordinator.batches import Batch
 from holdfast.coordinator.context import Context, GroupConfig
 from holdfast.coordinator.departures import Leave
 from holdfast.coordinator.effects import Append, Effects, Record
+from holdfast.coordinator.extensions import Extensions
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.joining import LONGEST_STRING, MOST_BYTES_PER_CHAR, Join
 from holdfast.coordinator.ledger import EventKind
-from holdfast.coordinator.members import Client
+from holdfast.coordinator.members import Client, Member
 from holdfast.coordinator.offsets import Commit, OffsetDeletion, TopicPartition
-from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, STABLE
+from holdfast.coordinator.presence import Presence
+from holdfast.coordinator.registration import Announcement
+from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY
 from holdfast.coordinator.syncing import Sync
+from holdfast.coordinator.topic_sizes import SizeOf
+from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest, AddMembersToGroupResponse
+from holdfast.wire.apis.cancel_registration import CancelRegistrationRequest, CancelRegistrationResponse
 from holdfast.wire.apis.describe_groups import DescribedGroup
 from holdfast.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.join_group import JoinGroupRequest
+from holdfast.wire.apis.join_groups import AS_JOIN_GROUP_VERSION, JoinGroupsRequest
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from holdfast.wire.apis.list_groups import ListedGroup
 from holdfast.wire.apis.sync_group import SyncGroupRequest
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import (
+    ExtensionsKey,
     GenerationKey,
     GroupMetadataKey,
     GroupRecordKey,
@@ -61,8 +85,8 @@ def _is_storable(name: str) -> bool:
 
 
 class GroupCoordinator:
-    def __init__(self, config: GroupConfig, partition_count: int) -> None:
-        self._ctx = Context(config)
+    def __init__(self, config: GroupConfig, partition_count: int, size_of: SizeOf = lambda _topic: 0) -> None:
+        self._ctx = Context(config, size_of)
         departures.expel_the_silent(self._ctx)
         self._groups: dict[str, Group] = {}
         self._partition_count = partition_count
@@ -77,7 +101,11 @@ class GroupCoordinator:
 
     # -- effects -------------------------------------------------------------------------------------------------------
 
-    def _drain(self) -> Effects:
+    def _drain(self, now_ms: int) -> Effects:
+        answered, self._ctx.answered = self._ctx.answered, []
+        for batch in dict.fromkeys(answered):
+            if not batch.unanswered:
+                batch_join.deliver(self._ctx, batch, now_ms)
         effects, self._ctx.effects = self._ctx.effects, Effects()
         return effects
 
@@ -90,7 +118,8 @@ class GroupCoordinator:
                 self._apply(group, key, value)
             append.then(now_ms)
             self._go_on(group, now_ms)
-        return self._drain()
+            self._forget_if_nothing(group)
+        return self._drain(now_ms)
 
     def append_failed(self, append: Append, code: ErrorCode, now_ms: int) -> Effects:
         """Nothing was stored, so nothing has changed."""
@@ -99,7 +128,7 @@ class GroupCoordinator:
             group.busy = False
             append.otherwise(code, now_ms)
             self._go_on(group, now_ms)
-        return self._drain()
+        return self._drain(now_ms)
 
     @staticmethod
     def _go_on(group: Group, now_ms: int) -> None:
@@ -132,9 +161,11 @@ class GroupCoordinator:
             self._to_wake.setdefault(self._partition_of(key.group), set()).add(key.group)
         if isinstance(key, GroupMetadataKey) and value is None:
             # The end of the group: what was before it must not count for a later one of the same name.
-            offsets_left = group.stored.offsets
+            ended = group.stored
             group = self._groups[key.group] = Group(key.group)
-            group.stored.offsets = offsets_left
+            group.stored.offsets = ended.offsets
+            group.stored.extensions = ended.extensions
+            group.stored.has_extensions_record = ended.has_extensions_record
             return
         group.apply(key, value)
 
@@ -149,18 +180,23 @@ class GroupCoordinator:
             if not (stored.has_record or stored.has_generation_record):
                 # Only offsets, perhaps committed after a group of this name was deleted: as a new group.
                 stored.generation = self._highest_deleted
-            group.wake()
+            is_sound = group.wake()
             for member in group.roster:
                 sessions.refresh(self._ctx, group, member, now_ms)
             if group.state is COMPLETING:
                 group.rebalance_began_ms = now_ms
                 rebalance.await_syncs(self._ctx, group, now_ms)
-            if len(group.roster) > self._ctx.config.max_size:
+            calls.again(self._ctx, group, now_ms)
+            registration.watch(self._ctx, group)
+            intake.review(self._ctx, group, now_ms)
+            if not is_sound:
+                rebalance.prepare(self._ctx, group, now_ms, cause="a member was stored twice")
+            elif len(group.roster) > self._ctx.config.max_size:
                 rebalance.prepare(self._ctx, group, now_ms, cause="more members than group.max.size")
             self._forget_topics(group, self._deleted_while_loading, now_ms)
         if not self._loading:
             self._deleted_while_loading.clear()
-        return self._drain()
+        return self._drain(now_ms)
 
     def _partition_of(self, group_id: str) -> int:
         return partition_for(group_id, self._partition_count)
@@ -175,7 +211,7 @@ class GroupCoordinator:
 
     def fire_timers(self, now_ms: int) -> Effects:
         self._ctx.timers.fire(now_ms)
-        return self._drain()
+        return self._drain(now_ms)
 
     # -- membership ----------------------------------------------------------------------------------------------------
 
@@ -188,23 +224,61 @@ class GroupCoordinator:
         fresh_id: str,
         now_ms: int,
     ) -> Effects:
-        config = self._ctx.config
-        refusal = None
-        if not request.group_id:
-            refusal = ErrorCode.INVALID_GROUP_ID
-        elif self.is_loading(request.group_id):
-            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        elif not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
-            refusal = ErrorCode.INVALID_SESSION_TIMEOUT
-        elif _has_unstorable_name(request, client):
-            refusal = ErrorCode.INVALID_REQUEST
-        elif request.member_id and request.group_id not in self._groups:
-            refusal = ErrorCode.UNKNOWN_MEMBER_ID
+        refusal = self._join_refusal(request, client)
         if refusal is not None:
             self._ctx.reply(ticket, join_error(refusal, request.member_id, api_version))
-            return self._drain()
+            return self._drain(now_ms)
         command = Join.of(request, api_version, client, ticket, fresh_id)
         return self._run(self._group(request.group_id), partial(joining.join, command=command), now_ms)
+
+    def _join_refusal(self, request: JoinGroupRequest, client: Client) -> ErrorCode | None:
+        config = self._ctx.config
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if self.is_loading(request.group_id):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if _has_unstorable_name(request, client):
+            return ErrorCode.INVALID_REQUEST
+        if request.member_id and request.group_id not in self._groups:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return None
+
+    def join_groups(
+        self,
+        request: JoinGroupsRequest,
+        client: Client,
+        tickets: Sequence[object],
+        fresh_ids: Sequence[str],
+        now_ms: int,
+    ) -> Effects:
+        """Members of one process: each has a ticket of its own, and is answered as JoinGroup v9 would answer it."""
+        commands: list[Join] = []
+        batch = Batch(tickets)
+        for entry, slot, fresh_id in zip(batch_join.entries(request), batch.slots, fresh_ids, strict=True):
+            refusal = self._join_refusal(entry, client)
+            if refusal is not None:
+                self._ctx.reply(slot, join_error(refusal, entry.member_id, AS_JOIN_GROUP_VERSION))
+            else:
+                commands.append(Join.of(entry, AS_JOIN_GROUP_VERSION, client, slot, fresh_id))
+        if not commands:
+            return self._drain(now_ms)
+        group = batch.group = self._group(request.group_id)
+        group.batches.append(batch)
+        return self._run(group, partial(batch_join.join, commands=commands), now_ms)
+
+    def connection_lost(self, lost: Presence, now_ms: int) -> Effects:
+        """A connection is closed over which members were heard."""
+        for group, member in presence.lost(lost):
+
+            def follow(now_ms: int, group: Group = group, member: Member = member) -> None:
+                if member.is_away:
+                    registration.connection_lost(self._ctx, group, member, now_ms)
+                    standbys.connection_lost(self._ctx, group, member, now_ms)
+
+            self._ctx.when_free(group, follow, now_ms)
+        return self._drain(now_ms)
 
     def sync_group(
         self, request: SyncGroupRequest, api_version: int, client: Client, ticket: object, now_ms: int
@@ -223,7 +297,7 @@ class GroupCoordinator:
             refusal = ErrorCode.UNKNOWN_MEMBER_ID
         if refusal is not None or group is None:
             self._ctx.reply(ticket, sync_error(refusal or ErrorCode.UNKNOWN_MEMBER_ID))
-            return self._drain()
+            return self._drain(now_ms)
         command = Sync(request, api_version, client, ticket)
         return self._run(group, partial(syncing.sync, command=command), now_ms)
 
@@ -238,7 +312,7 @@ class GroupCoordinator:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         if code is not None or group is None:
             self._ctx.reply(ticket, HeartbeatResponse(error_code=code or ErrorCode.NONE))
-            return self._drain()
+            return self._drain(now_ms)
 
         def beat(ctx: Context, group: Group, now_ms: int) -> None:
             answer = departures.heartbeat(ctx, group, request, client, now_ms)
@@ -256,19 +330,19 @@ class GroupCoordinator:
             refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if refusal is not None:
             self._ctx.reply(ticket, LeaveGroupResponse(error_code=refusal))
-            return self._drain()
+            return self._drain(now_ms)
         command = Leave(request, api_version, client, ticket)
         group = self._groups.get(request.group_id)
         if group is None:
             departures.leave(self._ctx, None, command, now_ms)
-            return self._drain()
+            return self._drain(now_ms)
         return self._run(group, partial(departures.leave, command=command), now_ms)
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, command: Commit, api_version: int, now_ms: int) -> Effects:
         """The reply to the ticket is an error code for each partition."""
-        group = self._groups.get(command.group_id)
+        group = self._known(command.group_id)
         refusal = None
         if self.is_loading(command.group_id):
             refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -279,18 +353,18 @@ class GroupCoordinator:
             refusal = ErrorCode.GROUP_ID_NOT_FOUND if later else ErrorCode.ILLEGAL_GENERATION
         if refusal is not None:
             self._ctx.reply(command.ticket, dict.fromkeys((key for key, _ in command.offsets), refusal))
-            return self._drain()
+            return self._drain(now_ms)
         return self._run(self._group(command.group_id), partial(offsets.commit, command=command), now_ms)
 
     def fetch_offsets(self, group_id: str, ticket: object, now_ms: int) -> Effects:
         """The reply to the ticket is (error, all committed offsets of the group). Membership is not asked for."""
         if self.is_loading(group_id):
             self._ctx.reply(ticket, (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {}))
-            return self._drain()
+            return self._drain(now_ms)
         group = self._groups.get(group_id)
         if group is None:
             self._ctx.reply(ticket, (ErrorCode.NONE, {}))
-            return self._drain()
+            return self._drain(now_ms)
 
         def fetch(ctx: Context, group: Group, now_ms: int) -> None:  # noqa: ARG001
             found: dict[TopicPartition, OffsetCommitValue] = {} if group.is_dead else group.stored.offsets
@@ -299,7 +373,7 @@ class GroupCoordinator:
         return self._run(group, fetch, now_ms)
 
     def delete_offsets(self, group_id: str, wanted: Sequence[TopicPartition], ticket: object, now_ms: int) -> Effects:
-        group = self._groups.get(group_id)
+        group = self._known(group_id)
         refusal = None
         if not group_id:
             refusal = ErrorCode.INVALID_GROUP_ID
@@ -309,7 +383,7 @@ class GroupCoordinator:
             refusal = ErrorCode.GROUP_ID_NOT_FOUND
         if refusal is not None or group is None:
             self._ctx.reply(ticket, OffsetDeletion(refusal or ErrorCode.GROUP_ID_NOT_FOUND, {}))
-            return self._drain()
+            return self._drain(now_ms)
         return self._run(group, partial(offsets.delete, wanted=wanted, ticket=ticket), now_ms)
 
     def expire_offsets(self, now_ms: int) -> Effects:
@@ -317,26 +391,35 @@ class GroupCoordinator:
         for group in list(self._groups.values()):
             if not group.busy and not self.is_loading(group.id):
                 self._sweep(group, now_ms)
-        return self._drain()
+        return self._drain(now_ms)
 
     def _sweep(self, group: Group, now_ms: int) -> None:
         doomed = offsets.expired(group, self._ctx.config.offsets_retention_ms, now_ms)
         if doomed and len(doomed) < len(group.stored.offsets):
             offsets.forget(self._ctx, group, doomed, lambda _code: None)
-        elif group.state is EMPTY and not group.roster.pending and len(doomed) == len(group.stored.offsets):
-            self._bury(group, now_ms, cause="nothing is left of it", then=lambda _code: None)
+        elif self._is_left_alone(group) and len(doomed) == len(group.stored.offsets):
+            cause = "nothing is left of it"
+            self._bury(group, now_ms, cause=cause, then=lambda _code: None, keep_configs=True)
         elif doomed:
             offsets.forget(self._ctx, group, doomed, lambda _code: None)
+
+    @staticmethod
+    def _is_left_alone(group: Group) -> bool:
+        """Nobody is in it, nobody is expected, and there is something to forget."""
+        nobody = group.state is EMPTY and not (group.roster.pending or group.extensions.registered)
+        return nobody and (group.has_history or not group.is_stored)
 
     def topics_deleted(self, names: Iterable[str], now_ms: int) -> Effects:
         """Offsets of a topic that is gone mean nothing, and would be wrong for a new one of the same name."""
         gone = set(names)
+        for name in gone:
+            self._ctx.topics.deleted(name)
         if self._loading:
             self._deleted_while_loading |= gone
         for group in list(self._groups.values()):
             if not self.is_loading(group.id):
                 self._forget_topics(group, gone, now_ms)
-        return self._drain()
+        return self._drain(now_ms)
 
     def _forget_topics(self, group: Group, gone: set[str], now_ms: int) -> None:
         def forget(now_ms: int) -> None:  # noqa: ARG001
@@ -346,41 +429,41 @@ class GroupCoordinator:
         if any(key[0] in gone for key in group.stored.offsets):
             self._ctx.when_free(group, forget, now_ms)
 
-    def topic_grew(self, name: str, now_ms: int) -> Effects:
-        """If the leader does not know that it leads, nobody watches the topics; then we do."""
+    def topic_grew(self, name: str, before: int, now_ms: int) -> Effects:
+        """It had `before` partitions until now, 0 if it was not there."""
+        self._ctx.topics.grew(name, before, now_ms)
         for group in list(self._groups.values()):
-            if group.state is STABLE and group.leader_unaware and name in (group.topics() or ()):
-
-                def rejoin(now_ms: int, group: Group = group) -> None:
-                    if group.state is STABLE:
-                        cause = f"topic {name} grew and the leader does not know that it leads"
-                        rebalance.prepare(self._ctx, group, now_ms, cause=cause)
-
-                self._ctx.when_free(group, rejoin, now_ms)
-        return self._drain()
+            growth.topic_grew(self._ctx, group, name, now_ms)
+        return self._drain(now_ms)
 
     # -- administration ------------------------------------------------------------------------------------------------
 
-    def describe_group(self, group_id: str, api_version: int) -> DescribedGroup:
+    def describe_group(self, group_id: str, api_version: int, *, with_extensions: bool = False) -> DescribedGroup:
         if self.is_loading(group_id):
             return DescribedGroup(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, group_id=group_id)
-        return describing.describe(self._groups.get(group_id), group_id, api_version)
+        group = self._known(group_id)
+        described = describing.describe(group, group_id, api_version)
+        if group is not None and with_extensions:
+            described.extensions = describing.extensions(group)
+        return described
 
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
         """What is loaded, also while the rest is loading."""
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._loading else ErrorCode.NONE
-        loaded = [group for group in self._groups.values() if not self.is_loading(group.id)]
+        loaded = [
+            group for group in self._groups.values() if not (self.is_loading(group.id) or group.is_only_configured)
+        ]
         return code, describing.list_groups(loaded, states, types)
 
     def delete_group(self, group_id: str, ticket: object, now_ms: int) -> Effects:
         """The reply to the ticket is an error code."""
-        group = self._groups.get(group_id)
+        group = self._known(group_id)
         if self.is_loading(group_id):
             self._ctx.reply(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            return self._drain()
+            return self._drain(now_ms)
         if group is None:
             self._ctx.reply(ticket, ErrorCode.GROUP_ID_NOT_FOUND)
-            return self._drain()
+            return self._drain(now_ms)
 
         def delete(ctx: Context, group: Group, now_ms: int) -> None:
             if group.is_dead:
@@ -392,14 +475,25 @@ class GroupCoordinator:
 
         return self._run(group, delete, now_ms)
 
-    def _bury(self, group: Group, now_ms: int, *, cause: str, then: Callable[[ErrorCode], None]) -> None:
-        """The end of an empty group, with all that is stored of it."""
+    def _bury(
+        self,
+        group: Group,
+        now_ms: int,
+        *,
+        cause: str,
+        then: Callable[[ErrorCode], None],
+        keep_configs: bool = False,
+    ) -> None:
+        """The end of an empty group, with all that is stored of it; its configs may stay for the next of its name."""
         stored = group.stored
         records: list[Record] = [(OffsetCommitKey(group.id, topic, index), None) for topic, index in stored.offsets]
         if stored.has_generation_record:
             records.append((GenerationKey(group.id), None))
         if stored.has_record:
             records.append((GroupMetadataKey(group.id), None))
+        kept = keep_configs and group.extensions.has_configs
+        if stored.has_extensions_record and not kept:
+            records.append((ExtensionsKey(group.id), None))
         # Raised before it is stored, so that of several deletions under way the last one stores the highest of all; and
         # stored with every group that had members, so that each partition knows enough for its own groups.
         self._highest_deleted = max(self._highest_deleted, stored.generation)
@@ -411,8 +505,13 @@ class GroupCoordinator:
                 timer.cancel()
             group.roster.pending.clear()
             group.enter(DEAD)
+            if group.registration_timer is not None:
+                group.registration_timer.cancel()
             if self._groups.get(group.id) is group:
                 del self._groups[group.id]
+                if kept:
+                    configured = self._group(group.id).stored
+                    configured.extensions, configured.has_extensions_record = group.extensions, True
             self._ctx.tell(EventKind.DELETED, group, now_ms, cause=cause)
             then(ErrorCode.NONE)
 
@@ -421,7 +520,68 @@ class GroupCoordinator:
         else:
             buried(now_ms)
 
+    # -- beyond Kafka --------------------------------------------------------------------------------------------------
+
+    def add_members(self, request: AddMembersToGroupRequest, client: Client, ticket: object, now_ms: int) -> Effects:
+        """KIP-469: static members are about to join."""
+        command = Announcement(request.group_instance_ids, request.wait_ms, client, ticket)
+        message = registration.wrong_with(command)
+        refusal = None if message is None else ErrorCode.INVALID_REQUEST
+        if not request.group_id or not _is_storable(request.group_id):
+            refusal = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(request.group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if refusal is not None:
+            self._ctx.reply(ticket, AddMembersToGroupResponse(error_code=refusal, error_message=message))
+            return self._drain(now_ms)
+        return self._run(self._group(request.group_id), partial(registration.add, command=command), now_ms)
+
+    def cancel_registration(
+        self, request: CancelRegistrationRequest, client: Client, ticket: object, now_ms: int
+    ) -> Effects:
+        group = self._known(request.group_id)
+        refusal = None
+        if self.is_loading(request.group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        elif group is None:
+            refusal = ErrorCode.GROUP_ID_NOT_FOUND
+        if refusal is not None or group is None:
+            self._ctx.reply(ticket, CancelRegistrationResponse(error_code=refusal or ErrorCode.GROUP_ID_NOT_FOUND))
+            return self._drain(now_ms)
+        ids = request.group_instance_ids
+        command = partial(registration.cancel, instance_ids=ids, client=client, ticket=ticket)
+        return self._run(group, command, now_ms)
+
+    def group_extensions(self, group_id: str) -> Extensions | ErrorCode:
+        """The configs of a group, whether or not there is one of that name."""
+        if self.is_loading(group_id):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        group = self._groups.get(group_id)
+        return Extensions() if group is None else group.extensions
+
+    def configure_group(
+        self, group_id: str, changes: Mapping[str, int], client: Client, ticket: object, now_ms: int
+    ) -> Effects:
+        """The reply to the ticket is an error code. `changes` are fields of `Extensions`."""
+        refusal = None
+        if not group_id or not _is_storable(group_id):
+            refusal = ErrorCode.INVALID_GROUP_ID
+        elif self.is_loading(group_id):
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if refusal is not None:
+            self._ctx.reply(ticket, refusal)
+            return self._drain(now_ms)
+
+        def configure(ctx: Context, group: Group, now_ms: int) -> None:  # noqa: ARG001
+            standbys.configure(ctx, group, changes, client, lambda code: ctx.reply(ticket, code))
+
+        return self._run(self._group(group_id), configure, now_ms)
+
     # -- running -------------------------------------------------------------------------------------------------------
+
+    def _known(self, group_id: str) -> Group | None:
+        group = self._groups.get(group_id)
+        return None if group is None or group.is_only_configured else group
 
     def _group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
@@ -436,6 +596,10 @@ class GroupCoordinator:
             command(self._ctx, group, now_ms=now_ms)
 
         self._ctx.when_free(group, run, now_ms)
+        self._forget_if_nothing(group)
+        return self._drain(now_ms)
+
+    def _forget_if_nothing(self, group: Group) -> None:
+        """The command was refused, or the last of what was known of the group has ended."""
         if group.is_nothing and self._groups.get(group.id) is group:
-            del self._groups[group.id]  # the command was refused: nothing of the group is worth remembering
-        return self._drain()
+            del self._groups[group.id]

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
-from holdfast.coordinator import rebalance, sessions
+from holdfast.coordinator import calls, growth, intake, presence, rebalance, seats, sessions, standbys
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.identity import identify
@@ -31,12 +31,22 @@ def heartbeat(ctx: Context, group: Group, request: HeartbeatRequest, client: Cli
         if member is ErrorCode.FENCED_INSTANCE_ID:
             tell_fenced(ctx, group, request.member_id, request.group_instance_id, client, now_ms)
         return member
+    if member.waits:
+        returned = presence.heard(group, member, client)
+        code = seats.heartbeat(ctx, group, member, request.generation_id, now_ms)
+        if returned:
+            intake.review(ctx, group, now_ms)
+        return code
     if request.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
+        # One that only waited so far is told to join, not that it has lost something.
+        return ErrorCode.REBALANCE_IN_PROGRESS if member.had_seat else ErrorCode.ILLEGAL_GENERATION
     # A request that is wrong in any way does not keep a session alive; this one is right.
+    presence.heard(group, member, client)
     sessions.refresh(ctx, group, member, now_ms)
+    if group.growth_unreviewed:
+        growth.review_after_loading(ctx, group, now_ms)
     answer = ANSWERS[Request.HEARTBEAT][group.state]
-    return ErrorCode.NONE if answer is Answer.ACCEPT else ErrorCode[answer.name]
+    return calls.heartbeat(group, member) if answer is Answer.ACCEPT else ErrorCode[answer.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +88,10 @@ def leave(ctx: Context, group: Group | None, command: Leave, now_ms: int) -> Non
     else:
         ctx.reply(command.ticket, LeaveGroupResponse(error_code=results[0].error_code))
     if group is not None:
-        first = removed[0] if removed else None
-        if removed:
-            cause = "a member left" if len(removed) == 1 else f"{len(removed)} members left"
-            rebalance.after_removal(ctx, group, now_ms, cause=cause, member=first)
-        else:
-            rebalance.maybe_complete(ctx, group, now_ms)  # a pending id may have been the last one waited for
+        # Also if nobody was removed: a pending id may have been the last one waited for, a standby the last one called.
+        cause = "a member left" if len(removed) == 1 else f"{len(removed)} members left"
+        standbys.after_removal(ctx, group, removed, now_ms, cause=cause)
+        standbys.review_places(ctx, group, now_ms)
 
 
 def _leave_one(
@@ -105,8 +113,11 @@ def _leave_one(
         return member
     cause = "it left" if entry.member_id else f"removed by {client.client_id} from {client.host}"
     ctx.tell(EventKind.MEMBER_LEFT, group, now_ms, member=member, cause=cause, reason=entry.reason)
-    rebalance.remove(ctx, group, member)
-    removed.append(member)
+    if member.waits:
+        seats.leave(group, member)
+    else:
+        rebalance.remove(ctx, group, member)
+        removed.append(member)
     return ErrorCode.NONE
 
 
@@ -118,5 +129,9 @@ def expel_the_silent(ctx: Context) -> None:
 def _session_ended(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
     cause = f"silent for longer than its session of {member.session_timeout_ms} ms"
     ctx.tell(EventKind.SESSION_EXPIRED, group, now_ms, member=member, cause=cause)
+    if member.waits:
+        seats.leave(group, member)
+        standbys.review_places(ctx, group, now_ms)
+        return
     rebalance.remove(ctx, group, member)
-    rebalance.after_removal(ctx, group, now_ms, cause="a member's session expired", member=member, expired=True)
+    standbys.after_removal(ctx, group, [member], now_ms, cause="a member's session expired", expired=True)

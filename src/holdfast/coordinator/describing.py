@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from holdfast.coordinator import calls, seats
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.members import Member
 from holdfast.coordinator.states import STABLE, GroupState
-from holdfast.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember
+from holdfast.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember, ExpectedMember, GroupExtensions
 from holdfast.wire.apis.list_groups import ListedGroup
+from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
 from holdfast.wire.error_codes import ErrorCode
 
 GROUP_TYPE: Final = "classic"
@@ -33,18 +35,36 @@ def describe(group: Group | None, group_id: str, api_version: int) -> DescribedG
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=(group.stored.protocol_name or "") if stable else "",
-        members=[_describe_member(group, member, stable) for member in group.roster],
+        members=[_describe_member(group, member, stable) for member in group.roster.everybody],
+    )
+
+
+def extensions(group: Group) -> GroupExtensions:
+    """What a client may ask for beyond Kafka."""
+    missing = set(seats.missing(group))
+    facts = group.extensions
+    return GroupExtensions(
+        generation_id=group.generation,
+        assignment_epoch=group.epoch,
+        leader=group.leader_id or "",
+        settled=not group.places and calls.is_settled(group),
+        target_size=facts.target_size,
+        standby_takeover_ms=facts.standby_takeover_ms,
+        waiting=list(group.roster.waiting),
+        expected=[ExpectedMember(name, at_ms, name not in missing) for name, at_ms in facts.registered.items()],
+        open_places=len(group.places),
     )
 
 
 def _describe_member(group: Group, member: Member, stable: bool) -> DescribedGroupMember:
+    share = EMPTY_ASSIGNMENT if member.waits else member.assignment
     return DescribedGroupMember(
         member_id=member.id,
         group_instance_id=member.instance_id,
         client_id=member.client.client_id,
         client_host=member.client.host,
         member_metadata=member.metadata_for(group.stored.protocol_name) if stable else b"",
-        member_assignment=b"" if group.assignments_void else member.assignment,
+        member_assignment=b"" if group.assignments_void else share,
     )
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.coordinator import rebalance, sessions
-from holdfast.coordinator.answers import FIRST_WITH_NULL_PROTOCOL, join_error, joined, sync_error
+from holdfast.coordinator import calls, growth, intake, presence, rebalance, registration, seats, sessions, standbys
+from holdfast.coordinator.answers import (
+    FIRST_WITH_NULL_PROTOCOL,
+    FIRST_WITH_SKIP_ASSIGNMENT,
+    join_error,
+    joined,
+    sync_error,
+)
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.effects import Record
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.identity import identify
 from holdfast.coordinator.ledger import EventKind
-from holdfast.coordinator.members import Client, Member, Parked, Protocol, deduplicated
+from holdfast.coordinator.members import Call, Client, Member, Parked, Protocol, deduplicated
 from holdfast.coordinator.states import ANSWERS, COMPLETING, DEAD, EMPTY, PREPARING, Answer, Request
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GroupMetadataKey
 
 FIRST_WITH_REQUIRED_ID: Final = 4
-FIRST_WITH_SKIP_ASSIGNMENT: Final = 9
 LONGEST_STRING: Final = 32_767
 """Of the wire and of the journal, in bytes."""
 MOST_BYTES_PER_CHAR: Final = 4
@@ -57,6 +62,19 @@ class Join:
         # JoinGroup v0 has no rebalance timeout: the session's serves for it.
         return timeout_ms if timeout_ms >= 0 else self.request.session_timeout_ms
 
+    def new_member(self, member_id: str, now_ms: int) -> Member:
+        return Member(
+            id=member_id,
+            instance_id=self.request.group_instance_id,
+            client=self.client,
+            session_timeout_ms=self.request.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            protocols=self.protocols,
+            appeared_ms=now_ms,
+            is_new=True,
+            parked_join=self.parked,
+        )
+
 
 def join(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
     """A join whose group id and session time-out are good."""
@@ -84,7 +102,7 @@ def _refuse(ctx: Context, command: Join, code: ErrorCode, member_id: str | None 
 
 
 def has_room(ctx: Context, group: Group, request: JoinGroupRequest) -> bool:
-    """group.max.size counts parked joins while a rebalance is prepared, members otherwise (a seam for who may wait)."""
+    """group.max.size counts parked joins while a rebalance is prepared, members otherwise; who waits counts always."""
     if group.state in (EMPTY, DEAD):
         return True
     roster = group.roster
@@ -97,8 +115,9 @@ def has_room(ctx: Context, group: Group, request: JoinGroupRequest) -> bool:
         if member is not None:
             return member.is_static or member.parked_join is not None or roster.parked_joins < limit
         # A newcomer must not take the seat of a static member that is away. Counted only where it may matter.
-        return roster.parked_joins + roster.static_members < limit or roster.seats_taken < limit
-    return member is not None or len(roster) < ctx.config.max_size
+        few = roster.parked_joins + roster.static_members + len(roster.waiting) < limit
+        return few or roster.seats_taken < limit
+    return member is not None or len(roster) + len(roster.waiting) < ctx.config.max_size
 
 
 def _refuse_for_size(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
@@ -109,7 +128,7 @@ def _refuse_for_size(ctx: Context, group: Group, command: Join, now_ms: int) -> 
         rebalance.remove(ctx, group, member)
     _refuse(ctx, command, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     if member is not None:
-        rebalance.after_removal(ctx, group, now_ms, cause="the group is full", member=member)
+        standbys.after_removal(ctx, group, [member], now_ms, cause="the group is full")
     elif was_pending:
         rebalance.maybe_complete(ctx, group, now_ms)  # it may have been the last one waited for
 
@@ -170,13 +189,22 @@ def _join_by_instance(ctx: Context, group: Group, command: Join, now_ms: int) ->
     if holder is None:
         _admit(ctx, group, command, member_id, now_ms)
         return
+    if holder.waits:
+        _take_seat(ctx, group, command, holder, member_id, now_ms)
+        _rejoin_waiting(ctx, group, command, holder, now_ms)
+        return
     answer = ANSWERS[Request.JOIN_STATIC_AGAIN][group.state]
-    if answer is Answer.REPLACE and group.roster.would_elect(holder, command.protocols) == group.stored.protocol_name:
+    replaces = answer is Answer.REPLACE
+    same_protocol = replaces and group.roster.would_elect(holder, command.protocols) == group.stored.protocol_name
+    # KIP-429: who gives a partition up joins again for it to be assigned. Its new process owns nothing and would not;
+    # then nobody has the partition. By Kafka's rules that lasts until something else makes the group rebalance.
+    # The same goes for partitions that were added and that its leader did not assign before it restarted.
+    if same_protocol and not _overlooks_growth(ctx, group, holder) and not calls.hands_over(group, holder):
         _replace_stored(ctx, group, command, holder, member_id, now_ms)
         return
     _take_seat(ctx, group, command, holder, member_id, now_ms)
-    _park(ctx, group, command, holder)
-    other_protocol = " with another protocol" if answer is Answer.REPLACE else ""
+    _park(ctx, group, command, holder, now_ms)
+    other_protocol = " with another protocol" if replaces and not same_protocol else ""
     cause = f"a static member restarted{other_protocol}"
     rebalance.prepare(ctx, group, now_ms, cause=cause, member=holder, reason=command.request.reason)
 
@@ -200,7 +228,39 @@ def _join_by_id(ctx: Context, group: Group, command: Join, now_ms: int) -> None:
             tell_fenced(ctx, group, request.member_id, request.group_instance_id, command.client, now_ms)
         _refuse(ctx, command, member)
         return
-    _rejoin(ctx, group, command, member, now_ms)
+    presence.heard(group, member, command.client)
+    if member.waits:
+        _rejoin_waiting(ctx, group, command, member, now_ms)
+    elif calls.answers_call(group, member, command.protocols) and not _overlooks_growth(ctx, group, member):
+        calls.join(ctx, group, command, member, now_ms)
+    else:
+        _rejoin(ctx, group, command, member, now_ms)
+
+
+def _overlooks_growth(ctx: Context, group: Group, member: Member) -> bool:
+    """A leader that is told to skip the assignment takes the topics as they are now for those that were assigned."""
+    return member.id == group.leader_id and growth.has_grown(ctx, group)
+
+
+def _rejoin_waiting(ctx: Context, group: Group, command: Join, member: Member, now_ms: int) -> None:
+    """Quiet whatever its bytes, and if a place is open, the member takes it."""
+    place = standbys.place_for(group, command)
+    if place is not None:
+        standbys.take_place(ctx, group, command, member, place, now_ms)
+        return
+    if not seats.can_sit(group, command.protocols):
+        # The group has to agree on another protocol; then the member waits on under that one.
+        group.roster.promote(member)
+        _update(group, member, command)
+        _park(ctx, group, command, member, now_ms)
+        cause = "a member that waits offers other protocols"
+        rebalance.prepare(ctx, group, now_ms, cause=cause, member=member, reason=command.request.reason)
+        return
+    was_called = member.call is not Call.NOT
+    seats.rejoin(ctx, group, command, member, now_ms)
+    if was_called:
+        standbys.review_places(ctx, group, now_ms)
+    intake.review(ctx, group, now_ms)
 
 
 def _rejoin(ctx: Context, group: Group, command: Join, member: Member, now_ms: int) -> None:
@@ -219,7 +279,7 @@ def _rejoin(ctx: Context, group: Group, command: Join, member: Member, now_ms: i
         ctx.reply(command.ticket, joined(group, member, with_members=is_leader and group.state is COMPLETING))
         return
     assert answer in (Answer.PARK, Answer.REBALANCE)
-    _park(ctx, group, command, member)
+    _park(ctx, group, command, member, now_ms)
     if aborts_sync:
         cause = "a member rejoined after the broker's restart"
     else:
@@ -233,37 +293,40 @@ def _update(group: Group, member: Member, command: Join) -> None:
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
 
 
-def _park(ctx: Context, group: Group, command: Join, member: Member) -> None:
+def _park(ctx: Context, group: Group, command: Join, member: Member, now_ms: int) -> None:
     superseded = group.roster.park_join(member, command.parked)
     if superseded is not None:
         # Kafka leaves it without an answer; its connection would wait for ever.
         code = ErrorCode.REBALANCE_IN_PROGRESS
         ctx.reply(superseded.ticket, join_error(code, member.id, superseded.api_version))
+    registration.hold(ctx, group, member, now_ms)
 
 
 # -- new members -------------------------------------------------------------------------------------------------------
 
 
 def _admit(ctx: Context, group: Group, command: Join, member_id: str, now_ms: int) -> None:
-    """A new member, its join parked, and a rebalance for it."""
-    request = command.request
-    member = Member(
-        id=member_id,
-        instance_id=request.group_instance_id,
-        client=command.client,
-        session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=command.rebalance_timeout_ms,
-        protocols=command.protocols,
-        is_new=True,
-        parked_join=command.parked,
-    )
+    """A new member. Usually its join is parked, and there is a rebalance for it."""
+    request, member = command.request, command.new_member(member_id, now_ms)
+    place = standbys.place_for(group, command)
+    if place is not None:
+        standbys.take_place(ctx, group, command, member, place, now_ms)
+        return
+    if seats.can_sit(group, command.protocols) and seats.must_wait(group, request.group_instance_id):
+        seats.sit_down(ctx, group, command, member, now_ms)
+        intake.review(ctx, group, now_ms)
+        return
     if group.state is EMPTY:
         group.protocol_type = request.protocol_type
     elif group.initial_delay_left_ms is not None:
         group.joined_during_delay = True
+    is_last = seats.is_last_expected(group, request.group_instance_id)
     group.roster.add(member)
+    presence.heard(group, member, command.client)
     sessions.begin_first_join(ctx, group, member, now_ms)
-    rebalance.prepare(ctx, group, now_ms, cause="a new member joined", member=member, reason=request.reason)
+    cause = "the announced members are all there" if is_last else "a new member joined"
+    rebalance.prepare(ctx, group, now_ms, cause=cause, member=member, reason=request.reason)
+    registration.hold(ctx, group, member, now_ms)
 
 
 # -- static members that restarted -------------------------------------------------------------------------------------
@@ -304,6 +367,8 @@ def _take_seat(ctx: Context, group: Group, command: Join, member: Member, new_id
         group.leader_id = new_id
     group.roster.rename(member, new_id)
     member.client = command.client
+    member.appeared_ms = now_ms
+    presence.heard(group, member, command.client)
     member.is_new = False  # the limit on first joins is against ghosts; an instance id has none
     _update(group, member, command)
     sessions.refresh(ctx, group, member, now_ms)
@@ -321,7 +386,7 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
     record.subscription = next(
         (p.metadata for p in command.protocols if p.name == group.stored.protocol_name), record.subscription
     )
-    members = [record if other is member else group.member_record(other, other.assignment) for other in group.roster]
+    members = [record, *group.member_records(besides=[member])]
     value = group.metadata_record(members, new_id if leads else old_leader_id, now_ms)
     value.current_state_timestamp = group.stored.state_timestamp_ms
     records: list[Record] = [(GroupMetadataKey(group.id), value)]
@@ -346,6 +411,9 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
                 skip=leads and knows_skip,
             ),
         )
+        if leads:
+            cause = "a topic grew while its leader restarted"
+            growth.see_to_it(ctx, group, now_ms, cause=cause)
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, member=member, cause=f"its new id was not stored: {code.name}")

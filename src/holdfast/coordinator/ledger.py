@@ -16,6 +16,10 @@ LONGEST_TEXT: Final = 1_000
 """In characters. Ids and reasons come from clients and may be of 32 kB each; the ledger is read by people."""
 
 
+MOST_IDS: Final = 100
+"""Told in one event."""
+
+
 class EventKind(StrEnum):
     REBALANCE_STARTED = "rebalance started"
     GENERATION_FORMED = "generation formed"
@@ -28,6 +32,15 @@ class EventKind(StrEnum):
     DROPPED = "member dropped"
     DELETED = "group deleted"
     STORE_FAILED = "store failed"
+    REGISTERED = "members registered"
+    REGISTRATION_CANCELLED = "registration cancelled"
+    REGISTRATION_EXPIRED = "registration expired"
+    SEATED = "member seated"
+    CALLED = "member called"
+    TOOK_OVER = "standby took over"
+    RESYNCED = "resynced"
+    ASSIGNMENT_FAILED = "assignment failed"
+    CONFIGURED = "group configured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +50,8 @@ class Event:
     at_ms: int
     generation: int
     """The group's generation after the event."""
+    epoch: int
+    """The assignment epoch after the event."""
     cause: str = ""
     """Why it happened, in words."""
     member_id: str | None = None
@@ -48,6 +63,12 @@ class Event:
     """The client's own reason (KIP-800)."""
     members: int | None = None
     previous_generation: int | None = None
+    previous_epoch: int | None = None
+    """Where ownership changed: the assignment epoch of the owners before."""
+    previous_member_id: str | None = None
+    """Whose place the member took."""
+    instance_ids: list[str] | None = None
+    """The announced members that it is about."""
     stood_still_ms: int | None = None
     """How long the group had no valid assignment."""
     moved_partitions: int | None = None
@@ -59,4 +80,6 @@ class Event:
 
 
 def _shortened(value: object) -> object:
+    if isinstance(value, list):
+        return [_shortened(one) for one in value[:MOST_IDS]]
     return f"{value[:LONGEST_TEXT]}…" if isinstance(value, str) and len(value) > LONGEST_TEXT else value

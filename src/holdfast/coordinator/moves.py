@@ -20,13 +20,14 @@ def moved_partitions(before: Mapping[str, bytes], after: Mapping[str, bytes]) ->
     try:
         moved: Partitions = set()
         for member_id, given in after.items():
-            moved |= _partitions(before.get(member_id, b"")) - _partitions(given)
+            moved |= partitions_of(before.get(member_id, b"")) - partitions_of(given)
     except WireError:
         return None
     return len(moved)
 
 
-def _partitions(assignment: bytes) -> Partitions:
+def partitions_of(assignment: bytes) -> Partitions:
+    """WireError if the bytes are not the consumer protocol's."""
     if not assignment:
         return set()
     decoded = decode_assignment(assignment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from holdfast.coordinator import sessions
+from holdfast.coordinator import intake, presence, sessions
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.effects import Record
 from holdfast.coordinator.group import CONSUMER, Group
@@ -37,6 +37,14 @@ Outcome = dict[TopicPartition, ErrorCode]
 
 
 def commit(ctx: Context, group: Group, command: Commit, now_ms: int) -> None:
+    member = group.roster.get(command.member_id)
+    was_away = member is not None and member.waits and member.is_away
+    _commit(ctx, group, command, now_ms)
+    if was_away and member is not None and not member.is_away:
+        intake.review(ctx, group, now_ms)
+
+
+def _commit(ctx: Context, group: Group, command: Commit, now_ms: int) -> None:
     code = _may_commit(ctx, group, command, now_ms)
     if code is not ErrorCode.NONE:
         ctx.reply(command.ticket, dict.fromkeys((key for key, _ in command.offsets), code))
@@ -79,6 +87,7 @@ def _may_commit(ctx: Context, group: Group, command: Commit, now_ms: int) -> Err
         return ErrorCode.ILLEGAL_GENERATION
     if ANSWERS[Request.COMMIT][group.state] is not Answer.ACCEPT:
         return ErrorCode.REBALANCE_IN_PROGRESS
+    presence.heard(group, member, command.client)
     sessions.refresh(ctx, group, member, now_ms)
     return ErrorCode.NONE
 

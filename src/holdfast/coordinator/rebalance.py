@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from holdfast.coordinator import sessions
+from holdfast.coordinator import batches, presence, seats, sessions
 from holdfast.coordinator.answers import join_error, joined, sync_error
 from holdfast.coordinator.context import Context
-from holdfast.coordinator.group import Group
+from holdfast.coordinator.effects import Record
+from holdfast.coordinator.group import CONSUMER, Group
 from holdfast.coordinator.ledger import EventKind
-from holdfast.coordinator.members import Member
+from holdfast.coordinator.members import Call, Member
 from holdfast.coordinator.states import COMPLETING, EMPTY, PREPARING, STABLE
 from holdfast.coordinator.timers import Timer
+from holdfast.wire.apis.sync_group import AssignmentFailure
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GenerationKey, GenerationValue, GroupMetadataKey, GroupMetadataValue
 
@@ -37,17 +39,63 @@ def prepare(
             group.assignments_void = True
             release_syncs(ctx, group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         _cancel(group.sync_timer)
+        _end_quiet_changes(group)
+        seats.promote(group)
+        batches.recall(group)
         first = group.state is EMPTY
         group.enter(PREPARING)
         group.rebalance_began_ms = now_ms
         group.leader_unaware = group.restored_in_sync = False
         ctx.tell(EventKind.REBALANCE_STARTED, group, now_ms, member=member, cause=cause, reason=reason)
         if first:
-            _begin_initial_delay(ctx, group, now_ms)
+            _begin_to_form(ctx, group, member, now_ms)
         else:
             group.initial_delay_left_ms = None
             _wait(ctx, group, now_ms, group.roster.longest_rebalance_timeout_ms())
+    elif group.is_held and member is not None and not _was_announced(group, member):
+        group.is_held = False
+        _begin_initial_delay(ctx, group, now_ms)
     maybe_complete(ctx, group, now_ms)
+
+
+def _end_quiet_changes(group: Group) -> None:
+    """Whatever was to happen within the generation happens with the next one."""
+    for place in group.places:
+        _cancel(place.until)
+    group.places.clear()
+    for member in group.roster.everybody:
+        end_call(member)
+
+
+def end_call(member: Member) -> None:
+    member.call = Call.NOT
+    _cancel(member.call_timer)
+    member.call_timer = None
+
+
+def _was_announced(group: Group, member: Member) -> bool:
+    return group.protocol_type == CONSUMER and member.instance_id in group.extensions.registered
+
+
+def _begin_to_form(ctx: Context, group: Group, member: Member | None, now_ms: int) -> None:
+    """An empty group that expects members waits for exactly those; any other for whoever may still come."""
+    if member is not None and _was_announced(group, member):
+        group.is_held = True
+        group.initial_delay_left_ms = None
+        hold_until(ctx, group, max(group.extensions.registered.values()))
+    else:
+        _begin_initial_delay(ctx, group, now_ms)
+
+
+def hold_until(ctx: Context, group: Group, at_ms: int) -> None:
+    _wait(ctx, group, at_ms, 0)
+
+
+def review_hold(ctx: Context, group: Group, now_ms: int) -> None:
+    """A registration ended: whoever came of it does not wait for those who were announced by another."""
+    if group.is_held and not all(_was_announced(group, member) for member in group.roster):
+        group.is_held = False
+        _begin_initial_delay(ctx, group, now_ms)
 
 
 def _begin_initial_delay(ctx: Context, group: Group, now_ms: int) -> None:
@@ -57,6 +105,7 @@ def _begin_initial_delay(ctx: Context, group: Group, now_ms: int) -> None:
     group.joined_during_delay = False
     if delay_ms == 0:
         group.initial_delay_left_ms = None
+    if delay_ms == 0 and not group.gathering:
         complete(ctx, group, now_ms)
     else:
         _wait(ctx, group, now_ms, delay_ms)
@@ -93,9 +142,11 @@ def _time_is_up(ctx: Context, group: Group, timer: Timer, now_ms: int) -> None:
 
 
 def remove(ctx: Context, group: Group, member: Member) -> None:
-    """Takes a member out and answers what it has parked. The caller sees to the rest with `after_removal`."""
+    """Takes a member out and answers what it has parked. The caller sees to the rest (`standbys.after_removal`)."""
     if member.session is not None:
         member.session.cancel()
+    presence.forget(member)
+    end_call(member)
     parked_join = group.roster.park_join(member, None)
     if parked_join is not None:
         ctx.reply(parked_join.ticket, join_error(ErrorCode.UNKNOWN_MEMBER_ID, "", parked_join.api_version))
@@ -109,21 +160,14 @@ def remove(ctx: Context, group: Group, member: Member) -> None:
         group.leader_id = next((other.id for other in group.roster), None)
 
 
-def after_removal(
-    ctx: Context, group: Group, now_ms: int, *, cause: str, member: Member | None = None, expired: bool = False
+def release_syncs(
+    ctx: Context, group: Group, code: ErrorCode, now_ms: int, *, failure: AssignmentFailure | None = None
 ) -> None:
-    """What a removal means for the others (a seam for those who could take the place)."""
-    if group.state in (COMPLETING, STABLE):
-        prepare(ctx, group, now_ms, cause=cause, member=member)
-    else:
-        maybe_complete(ctx, group, now_ms, also_in_delay=expired)
-
-
-def release_syncs(ctx: Context, group: Group, code: ErrorCode, now_ms: int) -> None:
-    """Sends everybody who waits for the assignment away; they live on."""
+    """Sends everybody who waits for the assignment away; they live on. Who can read it is told what went wrong."""
     for member in group.roster:
-        if member.parked_sync is not None:
-            ctx.reply(member.parked_sync.ticket, sync_error(code))
+        parked = member.parked_sync
+        if parked is not None:
+            ctx.reply(parked.ticket, sync_error(code, failure if parked.has_tags else None))
             member.parked_sync = None
             sessions.refresh(ctx, group, member, now_ms)
 
@@ -136,8 +180,12 @@ def maybe_complete(ctx: Context, group: Group, now_ms: int, *, also_in_delay: bo
 
     The initial delay is for those who may still come. As in Kafka, one who did not come back ends it for the rest.
     """
+    if group.state is not PREPARING or group.busy or not group.roster.all_joined:
+        return
     delayed = group.initial_delay_left_ms is not None and not also_in_delay
-    if group.state is PREPARING and not delayed and group.roster.all_joined and not group.busy:
+    # A group that nobody is in is empty, also if members are expected.
+    expects_more = group.is_held and len(group.roster) > 0 and not seats.all_here(group)
+    if not (delayed or expects_more or group.gathering or group.backs_off):
         complete(ctx, group, now_ms)
 
 
@@ -148,27 +196,40 @@ def complete(ctx: Context, group: Group, now_ms: int) -> None:
         ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause="did not rejoin in time")
         remove(ctx, group, member)
     group.initial_delay_left_ms = None
+    was_held = group.is_held
+    group.is_held = group.backs_off = False
+    if not len(roster) and was_held:
+        # Whoever began to wait for the others is gone, and nobody has heard of a generation: nothing is to be stored.
+        _cancel(group.rebalance_timer)
+        group.enter(EMPTY)
+        return
+    if not len(roster) and roster.waiting:
+        seats.promote(group, also_away=True)
+        batches.recall(group)
+        _wait_again(ctx, group, now_ms)
+        return
     if not len(roster):
         _become_empty(ctx, group, now_ms)
         return
-    leader = _choose_leader(group)
+    surplus = seats.surplus(group)
+    leader = _choose_leader(group, surplus)
     if leader is None:
         # Static members only, and all of them away: their seats wait until one returns or the sessions end.
         _wait_again(ctx, group, now_ms)
         return
     _cancel(group.rebalance_timer)
-    _form_generation(ctx, group, leader, now_ms)
+    _form_generation(ctx, group, leader, surplus, now_ms)
 
 
-def _choose_leader(group: Group) -> Member | None:
-    """The old leader if it is there, else anybody who is."""
+def _choose_leader(group: Group, surplus: list[Member]) -> Member | None:
+    """The old leader if it is there, else anybody who is; but rather one who has not just failed to assign."""
+    here = [member for member in group.roster if member.parked_join is not None and member not in surplus]
+    able = [member for member in here if member.id not in group.failed_leaders] or here
     leader = group.roster.get(group.leader_id) if group.leader_id is not None else None
-    if leader is not None and leader.parked_join is not None:
-        return leader
-    return next((member for member in group.roster if member.parked_join is not None), None)
+    return leader if leader in able else next(iter(able), None)
 
 
-def _form_generation(ctx: Context, group: Group, leader: Member, now_ms: int) -> None:
+def _form_generation(ctx: Context, group: Group, leader: Member, surplus: list[Member], now_ms: int) -> None:
     """Stores the new generation before anybody hears of it: it must not go back, whatever happens."""
     protocol_name = group.roster.elect_protocol()
     record = GenerationValue(
@@ -177,11 +238,11 @@ def _form_generation(ctx: Context, group: Group, leader: Member, now_ms: int) ->
         protocol=protocol_name,
         leader=leader.id,
         current_state_timestamp=now_ms,
-        members=[group.generation_member(member, protocol_name) for member in group.roster],
+        members=[group.generation_member(member, protocol_name) for member in group.roster if member not in surplus],
     )
 
     def formed(now_ms: int) -> None:
-        _generation_formed(ctx, group, leader, now_ms)
+        _generation_formed(ctx, group, leader, surplus, now_ms)
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the generation could not be stored: {code.name}")
@@ -193,13 +254,26 @@ def _form_generation(ctx: Context, group: Group, leader: Member, now_ms: int) ->
                 sessions.refresh(ctx, group, member, now_ms)
         _wait_again(ctx, group, now_ms)
 
-    ctx.store(group, [(GenerationKey(group.id), record)], formed, failed)
+    ctx.store(group, [(GenerationKey(group.id), record), *_arrivals(group)], formed, failed)
 
 
-def _generation_formed(ctx: Context, group: Group, leader: Member, now_ms: int) -> None:
+def _arrivals(group: Group) -> tuple[Record, ...]:
+    """Whoever was announced and is in the generation is expected no longer."""
+    registered = group.extensions.registered
+    here = {member.instance_id for member in group.roster}
+    left = {instance_id: at_ms for instance_id, at_ms in registered.items() if instance_id not in here}
+    return group.extensions_record(registered=left) if len(left) < len(registered) else ()
+
+
+def _generation_formed(ctx: Context, group: Group, leader: Member, surplus: list[Member], now_ms: int) -> None:
     group.enter(COMPLETING)
     group.leader_id = leader.id
     roster = group.roster
+    seated = [(member, roster.park_join(member, None)) for member in surplus]
+    for member, _ in seated:
+        roster.seat(member)
+        member.is_new = False
+        seats.tell_seated(ctx, group, member, now_ms)
     ctx.tell(
         EventKind.GENERATION_FORMED,
         group,
@@ -214,9 +288,15 @@ def _generation_formed(ctx: Context, group: Group, leader: Member, now_ms: int) 
         member.is_new = False
         parked = roster.park_join(member, None)
         member.was_absent = parked is None
+        member.had_seat = False
+        member.in_generation = True
         sessions.refresh(ctx, group, member, now_ms)
         if parked is not None:
             ctx.reply(parked.ticket, joined(group, member, with_members=member is leader))
+    for member, parked in seated:
+        sessions.refresh(ctx, group, member, now_ms)
+        if parked is not None:
+            ctx.reply(parked.ticket, joined(group, member))
     await_syncs(ctx, group, now_ms)
 
 

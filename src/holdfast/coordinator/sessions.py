@@ -1,11 +1,13 @@
 """How long a member may be silent.
 
-A member whose request is parked is alive by that: it waits for us. Only the first join of a new member has a limit of
-its own. After a parked request ends, the session starts again, or the member would live for ever.
+A member whose request is parked is alive by that: it waits for us. So does one whose answer waits for those of its
+batch, as long as it has not hung up. Only the first join of a new member has a limit of its own. After a parked request
+ends, the session starts again, or the member would live for ever.
 """
 
 from __future__ import annotations
 
+from holdfast.coordinator import batches
 from holdfast.coordinator.context import NEW_MEMBER_JOIN_TIMEOUT_MS, Context
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.members import Member
@@ -36,7 +38,8 @@ def _ended(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
         return
     if member.session is not None and member.session.action is not None:
         return  # it showed itself while this waited for an append
-    if member.parked_sync is not None or (member.parked_join is not None and not member.is_new):
+    has_parked = member.parked_sync is not None or (member.parked_join is not None and not member.is_new)
+    if has_parked or (not member.is_away and batches.has_unheard_answer(group, member)):
         refresh(ctx, group, member, now_ms)
         return
     ctx.on_silence(group, member, now_ms)

@@ -8,6 +8,9 @@ leaves, or is silent for longer than its session. A group that is deleted is DEA
 `PREDECESSORS` says from where a state may be entered. `ANSWERS` says what a request gets whose sender is a member
 (or, for OffsetCommit, may commit) and whose generation is the group's; what comes before that, the identity and the
 generation, is the same in every state and is checked in `identity`. The diagram in the docs is made from both.
+
+Members that wait and members that were called are Holdfast's own, see `seats` and `calls`. While one is called its
+heartbeats are answered REBALANCE_IN_PROGRESS, which is no matter of the group's state.
 """
 
 from __future__ import annotations
@@ -48,6 +51,10 @@ class Request(StrEnum):
     JOIN_CHANGED = "JoinGroup of a member, other protocols"
     SYNC = "SyncGroup"
     HEARTBEAT = "Heartbeat"
+    JOIN_CALLED = "JoinGroup of a member that was called, same protocol names and topics"
+    JOIN_WAITING = "JoinGroup of a member that waits"
+    SYNC_WAITING = "SyncGroup of a member that waits"
+    HEARTBEAT_WAITING = "Heartbeat of a member that waits"
     LEAVE = "LeaveGroup"
     COMMIT = "OffsetCommit"
 
@@ -59,6 +66,7 @@ class Answer(Enum):
     PARK = "parked until the phase is over"
     REBALANCE = "parked; a rebalance begins"
     CURRENT = "answered at once with the current generation"
+    NOTHING = "answered with an empty share"
     REPLACE = "answered with the current generation under a new member id, once that is stored"
     ASSIGNMENT = "answered with the stored assignment"
     REBALANCE_IN_PROGRESS = "REBALANCE_IN_PROGRESS"
@@ -81,6 +89,10 @@ ANSWERS: Final[Mapping[Request, Mapping[GroupState, Answer]]] = {
         Request.JOIN_CHANGED:          (_UNKNOWN,      _A.PARK,    _A.REBALANCE,  _A.REBALANCE),
         Request.SYNC:                  (_UNKNOWN,      _BUSY,      _A.PARK,       _A.ASSIGNMENT),
         Request.HEARTBEAT:             (_UNKNOWN,      _BUSY,      _A.ACCEPT,     _A.ACCEPT),
+        Request.JOIN_CALLED:           (_UNKNOWN,      _A.PARK,    _A.REBALANCE,  _A.CURRENT),
+        Request.JOIN_WAITING:          (_UNKNOWN,      _A.CURRENT, _A.CURRENT,    _A.CURRENT),
+        Request.SYNC_WAITING:          (_UNKNOWN,      _A.NOTHING, _A.NOTHING,    _A.NOTHING),
+        Request.HEARTBEAT_WAITING:     (_UNKNOWN,      _A.ACCEPT,  _A.ACCEPT,     _A.ACCEPT),
         Request.LEAVE:                 (_A.ACCEPT,     _A.ACCEPT,  _A.ACCEPT,     _A.ACCEPT),
         Request.COMMIT:                (_A.ACCEPT,     _A.ACCEPT,  _BUSY,         _A.ACCEPT),
     }.items()

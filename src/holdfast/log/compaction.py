@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from holdfast.log import disk, scan
+from holdfast.log import scan
 from holdfast.log.config import LogConfig
 from holdfast.log.key_offsets import KeyOffsets
 from holdfast.log.record_spans import RecordSpan, record_spans, unpack, with_records, without_records
@@ -148,7 +148,7 @@ class Compaction:
         for segment in segments:
             if segment.next_offset <= first_dirty_offset:
                 continue
-            for position, header, batch in scan.contents(segment.file.fd, segment.size):
+            for position, header, batch in scan.contents(segment.file.opened(), segment.size):
                 self._check_stop()
                 if header.last_offset < first_dirty_offset or header.is_control:
                     continue
@@ -187,7 +187,7 @@ class Compaction:
             count += 1
             pieces: list[bytes] = []
             size = 0
-            for _, header, batch in scan.contents(segment.file.fd, segment.size):
+            for _, header, batch in scan.contents(segment.file.opened(), segment.size):
                 self._check_stop()
                 kept = self._kept(header, batch)
                 is_changed = is_changed or kept is not batch
@@ -204,7 +204,7 @@ class Compaction:
             header = parse_header(dropped)
             _append(into, [without_records(dropped, header) if header.record_count else dropped])
         into.finish()
-        disk.fdatasync(into.file.fd)
+        into.sync()
         return Rewritten(count, is_changed or count > 1)
 
     def _has_room(self, into: Segment, segment: Segment) -> bool:

@@ -17,6 +17,7 @@ class LogConfig:
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = UNLIMITED
     index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * 1024**2
     max_message_bytes: int = 1024**2 + 12
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     message_timestamp_before_max_ms: int = 2**63 - 1

@@ -2,6 +2,7 @@
 
 .lock                             held by the one process that uses the directory
 meta.properties                   whose it is
+holdfast-format                   which format it has
 .kafka_cleanshutdown              there only after everything was closed properly
 recovery-point-offset-checkpoint  up to where each log is known to be on the disk
 log-start-offset-checkpoint       where each log starts, when that is not a segment's start
@@ -16,12 +17,14 @@ import fcntl
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from holdfast.log import checkpoint, disk
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import DataDirectoryError, StorageError
+from holdfast.log.format_version import bring_up_to_date
 from holdfast.log.partition_log import PartitionLog
 from holdfast.log.partition_metadata import encode_topic_id
 
@@ -29,6 +32,7 @@ _LOCK = ".lock"
 _META = "meta.properties"
 _CLEAN = ".kafka_cleanshutdown"
 _CLEAN_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
+_CLOSED_TOGETHER = 16
 _DELETED_SUFFIX = "-delete"
 _MAX_FILE_NAME = 255
 # Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
@@ -48,7 +52,10 @@ class DataDirectory:
         self._writing = threading.Lock()
         self.cluster_id = ""
         self.node_id = 0
-        self.was_clean = (path / _CLEAN).exists()
+        marker = _read_marker(path / _CLEAN)
+        self.was_clean = marker is not None
+        # Apache Kafka leaves another marker. Only ours comes with checkpoints that name every log's start and end.
+        self._has_all_offsets = marker == _CLEAN_CONTENT
         self._recovery_points = checkpoint.read_offsets(path / checkpoint.RECOVERY_POINTS)
         self._start_offsets = checkpoint.read_offsets(path / checkpoint.LOG_START_OFFSETS)
         self._cleaner_offsets = checkpoint.read_offsets(path / checkpoint.CLEANER_OFFSETS)
@@ -62,6 +69,8 @@ class DataDirectory:
         except OSError as error:
             raise StorageError("use the data directory", path, error) from error
         try:
+            is_new = not (path / _META).exists()
+            bring_up_to_date(path, is_new=is_new)
             directory = cls(path, lock_fd)
             directory._identify(node_id, cluster_id)
             # From here on the files change: whoever comes after a kill must look at them.
@@ -98,24 +107,42 @@ class DataDirectory:
     def partitions(self) -> dict[TopicPartition, Path]:
         """All partitions that have a directory here."""
         found: dict[TopicPartition, Path] = {}
-        for path in sorted(self.path.iterdir()):
-            topic, _, number = path.name.rpartition("-")
-            if topic and number.isdecimal() and path.is_dir() and not path.name.endswith(_FOREIGN_SUFFIXES):
-                found[topic, int(number)] = path
-        return found
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                topic, _, number = entry.name.rpartition("-")
+                if topic and number.isdecimal() and entry.is_dir() and not entry.name.endswith(_FOREIGN_SUFFIXES):
+                    found[topic, int(number)] = self.path / entry.name
+        return dict(sorted(found.items()))
+
+    def knows(self, topic: str, partition: int) -> bool:
+        """It was closed properly, and where it starts and ends is known without a look into its directory."""
+        is_told = self._has_all_offsets and (topic, partition) in self._recovery_points
+        return is_told and self.partition_path(topic, partition).is_dir()
 
     def open_log(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """Open or create a partition, with what the checkpoints say of it."""
-        first_dirty_offset = self._cleaner_offsets.get((topic, partition), 0)
-        log = PartitionLog.open(
-            self.partition_path(topic, partition),
-            config,
-            now_ms=now_ms,
-            clean=self.was_clean,
-            recovery_point=self._recovery_points.get((topic, partition), 0),
-            log_start_offset=self._start_offsets.get((topic, partition), 0),
-            first_dirty_offset=first_dirty_offset,
-        )
+        """Open or create a partition, with what the checkpoints say of it. One that was closed properly is at rest."""
+        key, path = (topic, partition), self.partition_path(topic, partition)
+        first_dirty_offset = self._cleaner_offsets.get(key, 0)
+        start_offset = self._start_offsets.get(key, 0)
+        if self.knows(topic, partition):
+            log = PartitionLog.at_rest(
+                path,
+                config,
+                now_ms=now_ms,
+                start_offset=start_offset,
+                end_offset=self._recovery_points[key],
+                first_dirty_offset=first_dirty_offset,
+            )
+        else:
+            log = PartitionLog.open(
+                path,
+                config,
+                now_ms=now_ms,
+                clean=self.was_clean,
+                recovery_point=self._recovery_points.get(key, 0),
+                log_start_offset=start_offset,
+                first_dirty_offset=first_dirty_offset,
+            )
         if log.first_dirty_offset != first_dirty_offset:
             # Said of an earlier log of that name. It must not be there when this one has grown as long: what is
             # not compacted would be taken for compacted, and tombstones dropped before what they hide.
@@ -151,6 +178,8 @@ class DataDirectory:
 
     def write_recovery_points(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say how far the logs are flushed; what is below is not looked at again after a kill."""
+        # They do not tell any more where the logs end.
+        self._has_all_offsets = False
         self._recovery_points |= {key: log.recovery_point for key, log in logs.items()}
         self._write(checkpoint.RECOVERY_POINTS, self._recovery_points)
 
@@ -174,8 +203,7 @@ class DataDirectory:
     def close(self, logs: Mapping[TopicPartition, PartitionLog], *, clean: bool = True) -> None:
         """Close all logs, then say that it was clean, then give the directory up."""
         try:
-            for log in logs.values():
-                log.close(clean)
+            _close_all(list(logs.values()), clean)
             if clean:
                 self.write_recovery_points(logs)
                 self.write_start_offsets(logs)
@@ -184,6 +212,24 @@ class DataDirectory:
             if self._lock_fd >= 0:
                 os.close(self._lock_fd)
                 self._lock_fd = -1
+
+
+def _close_all(logs: Sequence[PartitionLog], clean: bool) -> None:
+    """One after the other; many of them together, because they wait for the disk and it does not mind."""
+    if len(logs) <= _CLOSED_TOGETHER:
+        for log in logs:
+            log.close(clean)
+        return
+    with ThreadPoolExecutor(_CLOSED_TOGETHER) as pool:
+        for done in [pool.submit(log.close, clean) for log in logs]:
+            done.result()
+
+
+def _read_marker(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _take_lock(path: Path) -> int:

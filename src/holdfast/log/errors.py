@@ -25,6 +25,16 @@ class CorruptLog(LogError):
     """Files that cannot be opened as a log without a person's decision."""
 
 
+class CompactionFailed(LogError):
+    """The process that compacts has ended, or does not do what it should. The log is as it was."""
+
+    def __init__(self, path: Path, reason: str, *, is_worth_a_thread: bool = False) -> None:
+        """`is_worth_a_thread`: it says nothing of how the same work would fare in the broker."""
+        super().__init__(f"cannot compact {path}: {reason}")
+        self.reason = reason
+        self.is_worth_a_thread = is_worth_a_thread
+
+
 class OffsetOutOfRange(LogError):
     def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
         super().__init__(f"offset {offset} is outside of [{start_offset}, {end_offset}]")

@@ -15,7 +15,6 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -28,11 +27,13 @@ class _IndexFile:
 
     entry: ClassVar[struct.Struct]
 
-    def __init__(self, path: Path, base_offset: int, *, is_new: bool = False) -> None:
+    def __init__(self, path: Path, base_offset: int, *, is_new: bool = False, unwritten: bytes | None = None) -> None:
         self.path = path
         self.base_offset = base_offset
-        self.is_dirty = is_new
+        self.is_dirty = is_new or unwritten is not None
         self._is_read = is_new
+        # Stands for the file until that is written; nobody has to take it apart before it is needed.
+        self._unwritten = unwritten
 
     def is_whole_file(self) -> bool:
         """There is a file, and it is not torn within an entry."""
@@ -41,31 +42,50 @@ class _IndexFile:
         except FileNotFoundError:
             return False
 
-    def _read_file(self) -> Iterator[tuple[int, int]]:
+    def _holds(self, content: bytes) -> bool:
+        try:
+            return self.path.stat().st_size == len(content) and self.path.read_bytes() == content
+        except FileNotFoundError:
+            return False
+
+    def _entries_in_file(self) -> bytes:
+        unwritten = self._unwritten
+        if unwritten is not None:
+            return unwritten
         data = bytearray(self.path.read_bytes())
         del data[len(data) - len(data) % self.entry.size :]
         _drop_preallocated(data, self.entry.size)
-        return cast(Iterator[tuple[int, int]], self.entry.iter_unpack(bytes(data)))
+        return bytes(data)
 
     def _last_in_file(self) -> tuple[int, int] | None:
         """The last entry without reading all; None also when Apache Kafka has preallocated the file."""
         size = self.entry.size
-        with self.path.open("rb") as file:
-            length = file.seek(0, os.SEEK_END)
-            file.seek(max(0, length - length % size - size))
-            tail = file.read(size)
+        unwritten = self._unwritten
+        if unwritten is not None:
+            tail = unwritten[-size:]
+        else:
+            with self.path.open("rb") as file:
+                length = file.seek(0, os.SEEK_END)
+                file.seek(max(0, length - length % size - size))
+                tail = file.read(size)
         return cast(tuple[int, int], self.entry.unpack(tail)) if len(tail) == size and any(tail) else None
 
-    def _write_file(self, content: bytes) -> None:
+    def _write_file(self, content: bytes, sync: bool) -> None:
+        if not sync and self._holds(content):
+            # Built again after a kill, and the same: thousands of logs that nobody used have nothing to write.
+            self.is_dirty = False
+            return
         fd = disk.create(self.path)
         try:
             os.ftruncate(fd, 0)
             if content:
                 disk.write_at(fd, [content], 0)
-            disk.fdatasync(fd)
+            if sync:
+                disk.fdatasync(fd)
         finally:
             os.close(fd)
         self.is_dirty = False
+        self._unwritten = None
 
 
 def _drop_preallocated(data: bytearray, size: int) -> None:
@@ -80,8 +100,8 @@ def _drop_preallocated(data: bytearray, size: int) -> None:
 class OffsetIndex(_IndexFile):
     entry = struct.Struct(">II")
 
-    def __init__(self, path: Path, base_offset: int, *, is_new: bool = False) -> None:
-        super().__init__(path, base_offset, is_new=is_new)
+    def __init__(self, path: Path, base_offset: int, *, is_new: bool = False, unwritten: bytes | None = None) -> None:
+        super().__init__(path, base_offset, is_new=is_new, unwritten=unwritten)
         self._offsets = array("I")
         self._positions = array("I")
 
@@ -111,14 +131,25 @@ class OffsetIndex(_IndexFile):
         self._read()
         return self._entry(len(self._offsets) - 1)
 
-    def write(self) -> None:
+    def write(self, sync: bool = True) -> None:
         """Bring the file up to date."""
         if self.is_dirty:
-            pairs = array("I", bytes(8 * len(self._offsets)))
-            pairs[0::2], pairs[1::2] = self._offsets, self._positions
-            if sys.byteorder == "little":
-                pairs.byteswap()
-            self._write_file(pairs.tobytes())
+            self._write_file(self.content(), sync)
+
+    def content(self) -> bytes:
+        """What the file should hold."""
+        if self._unwritten is not None and not self._is_read:
+            return self._unwritten
+        self._read()
+        pairs = array("I", bytes(8 * len(self._offsets)))
+        pairs[0::2], pairs[1::2] = self._offsets, self._positions
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        return pairs.tobytes()
+
+    def __len__(self) -> int:
+        self._read()
+        return len(self._offsets)
 
     def _entry(self, number: int) -> tuple[int, int] | None:
         if not 0 <= number < len(self._offsets):
@@ -128,17 +159,18 @@ class OffsetIndex(_IndexFile):
     def _read(self) -> None:
         if self._is_read:
             return
-        entries = list(self._read_file())
-        self._offsets = array("I", [entry[0] for entry in entries])
-        self._positions = array("I", [entry[1] for entry in entries])
+        pairs = array("I", self._entries_in_file())
+        if sys.byteorder == "little":
+            pairs.byteswap()
+        self._offsets, self._positions = pairs[0::2], pairs[1::2]
         self._is_read = True
 
 
 class TimeIndex(_IndexFile):
     entry = struct.Struct(">qI")
 
-    def __init__(self, path: Path, base_offset: int, *, is_new: bool = False) -> None:
-        super().__init__(path, base_offset, is_new=is_new)
+    def __init__(self, path: Path, base_offset: int, *, is_new: bool = False, unwritten: bytes | None = None) -> None:
+        super().__init__(path, base_offset, is_new=is_new, unwritten=unwritten)
         self._timestamps = array("q")
         self._offsets = array("I")
 
@@ -168,19 +200,28 @@ class TimeIndex(_IndexFile):
             return None
         return self._timestamps[-1], self.base_offset + self._offsets[-1]
 
-    def write(self) -> None:
+    def write(self, sync: bool = True) -> None:
         """Bring the file up to date."""
         if self.is_dirty:
-            pairs = zip(self._timestamps, self._offsets, strict=True)
-            self._write_file(b"".join(self.entry.pack(*pair) for pair in pairs))
+            self._write_file(self.content(), sync)
+
+    def content(self) -> bytes:
+        """What the file should hold."""
+        if self._unwritten is not None and not self._is_read:
+            return self._unwritten
+        self._read()
+        return b"".join(self.entry.pack(*pair) for pair in zip(self._timestamps, self._offsets, strict=True))
 
     def _read(self) -> None:
         if self._is_read:
             return
-        entries = list(self._read_file())
+        entries = list(self.entry.iter_unpack(self._entries_in_file()))
         self._timestamps = array("q", [entry[0] for entry in entries])
         self._offsets = array("I", [entry[1] for entry in entries])
         self._is_read = True
+
+
+_TIME_ENTRY_BYTES = TimeIndex.entry.size
 
 
 class SegmentIndexes:
@@ -190,6 +231,8 @@ class SegmentIndexes:
         self.offset = offset
         self.time = time
         self._max_timestamp: tuple[int, int] | None = None
+        self._entries: int | None = None
+        """Of the offset index, once somebody has asked."""
         self.unindexed_bytes = 0
 
     @classmethod
@@ -207,6 +250,14 @@ class SegmentIndexes:
             TimeIndex(log.with_suffix(".timeindex"), base_offset, is_new=True),
         )
 
+    @classmethod
+    def of_contents(cls, log: Path, base_offset: int, offset: bytes, time: bytes) -> SegmentIndexes:
+        """Finished indexes that somebody else has made, to be written by :meth:`write`."""
+        return cls(
+            OffsetIndex(log.with_suffix(".index"), base_offset, unwritten=offset),
+            TimeIndex(log.with_suffix(".timeindex"), base_offset, unwritten=time),
+        )
+
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the first batch that has it."""
@@ -219,6 +270,8 @@ class SegmentIndexes:
         self.add_timestamp(last_offset, max_timestamp)
         if self.unindexed_bytes > interval_bytes:
             self.offset.append(last_offset, position)
+            if self._entries is not None:
+                self._entries += 1
             self.time.append(*self.max_timestamp)
             self.unindexed_bytes = 0
         self.unindexed_bytes += size
@@ -227,10 +280,20 @@ class SegmentIndexes:
         if max_timestamp > self.max_timestamp[0]:
             self._max_timestamp = (max_timestamp, last_offset)
 
+    def are_full(self, limit_bytes: int) -> bool:
+        """One of them may have reached its limit.
+
+        The time index has the larger entries, at most as many, and a place that is kept for :meth:`finish`. Asked with
+        every append, so it is counted along.
+        """
+        if self._entries is None:
+            self._entries = len(self.offset)
+        return self._entries >= limit_bytes // _TIME_ENTRY_BYTES - 1
+
     def finish(self) -> None:
         """No more batches come: the time index ends with the largest timestamp, as Kafka's does."""
         self.time.append(*self.max_timestamp)
 
-    def write(self) -> None:
-        self.offset.write()
-        self.time.write()
+    def write(self, *, sync: bool = True) -> None:
+        self.offset.write(sync)
+        self.time.write(sync)

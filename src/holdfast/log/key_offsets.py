@@ -9,6 +9,11 @@ _ENTRY_BYTES = 180
 _LONGEST_KEY = 32
 # Longer than any key that is kept as it is, so that no key can be taken for another one's digest.
 _DIGEST_BYTES = _LONGEST_KEY + 1
+# A dictionary that grows is copied in one go, and no other thread runs meanwhile: with half a million keys the event
+# loop would stand still for 40 ms. Many small ones grow one at a time.
+_SHARDS = 128
+# A dictionary goes by the lower bits of the hash; these are left to it.
+_SHARD_SHIFT = 40
 
 
 class KeyOffsets:
@@ -17,7 +22,7 @@ class KeyOffsets:
     def __init__(self, first_offset: int, limit_bytes: int) -> None:
         self.first_offset = first_offset
         self.end_offset = first_offset
-        self._offsets: dict[bytes, int] = {}
+        self._shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
         self._room_bytes = limit_bytes
 
     @property
@@ -25,21 +30,24 @@ class KeyOffsets:
         return self._room_bytes <= 0
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return sum(map(len, self._shards))
 
     def put(self, key: bytes, offset: int) -> None:
         if len(key) > _LONGEST_KEY:
             key = _digest(key)
-        known = self._offsets.get(key)
+        shard = self._shards[(hash(key) >> _SHARD_SHIFT) % _SHARDS]
+        known = shard.get(key)
         if known is None:
             self._room_bytes -= len(key) + _ENTRY_BYTES
         elif known > offset:
             return
-        self._offsets[key] = offset
+        shard[key] = offset
 
     def last_offset(self, key: bytes) -> int:
         """-1 for a key that is not among the records covered."""
-        return self._offsets.get(key if len(key) <= _LONGEST_KEY else _digest(key), -1)
+        if len(key) > _LONGEST_KEY:
+            key = _digest(key)
+        return self._shards[(hash(key) >> _SHARD_SHIFT) % _SHARDS].get(key, -1)
 
 
 def _digest(key: bytes) -> bytes:

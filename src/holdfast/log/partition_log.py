@@ -8,28 +8,36 @@ sync. Readers take no lock: the list is replaced, not changed, and a segment's s
 written. A second lock, held for as long as it takes, keeps compaction and retention apart: both replace closed
 segments and remove files.
 
+After a clean close a log is at rest: where it starts and ends is known from the checkpoints, and its directory is
+looked at when somebody first reads, writes or cleans it. So a start does not go through thousands of directories that
+nobody asks for, and a stop has nothing to write of them.
+
 What a roll leaves to be done (writing the old segment's indexes, the producers' snapshot, the syncs) is done by
 the next `flush`, in the worker. Should the process be killed before that, opening the log does it instead.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
-from holdfast.log import checkpoint, compaction, disk, swap
+from holdfast.log import checkpoint, compaction, disk, retention, swap, timestamps
 from holdfast.log.compaction import Compacted, Compaction
-from holdfast.log.config import UNLIMITED, LogConfig
+from holdfast.log.compaction_process import CompactionProcess, Pass, Workplace
+from holdfast.log.config import LogConfig
 from holdfast.log.errors import CorruptLog, OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
 from holdfast.log.producer_state import ProducerState
 from holdfast.log.record_spans import refuse_records_without_key
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
+from holdfast.log.retention import DeletedSegment
 from holdfast.log.segment import FileRegion, Segment
 from holdfast.log.swap import Swap
+from holdfast.log.timestamps import TimestampOffset
 from holdfast.wire.batch import (
     NO_TIMESTAMP,
     Batch,
@@ -38,9 +46,13 @@ from holdfast.wire.batch import (
     Buffer,
     stamp,
 )
-from holdfast.wire.records import decode_batch, with_true_max_timestamp
+from holdfast.wire.records import with_true_max_timestamp
+
+_logger = logging.getLogger(__name__)
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
+# What a log at rest has not.
+_CONTENTS: Final = ("_segments", "_producers", "_epochs")
 
 
 class Appended(NamedTuple):
@@ -49,17 +61,6 @@ class Appended(NamedTuple):
     log_append_time_ms: int  # -1 unless the topic's timestamp type is LogAppendTime
     log_start_offset: int
     duplicate: bool = False
-
-
-class TimestampOffset(NamedTuple):
-    timestamp: int
-    offset: int
-
-
-class DeletedSegment(NamedTuple):
-    base_offset: int
-    size: int
-    reason: str
 
 
 class _Place(NamedTuple):
@@ -82,21 +83,30 @@ class _Rolled(NamedTuple):
 
 
 class PartitionLog:
+    _segments: tuple[Segment, ...]
+    _producers: ProducerState
+    _epochs: LeaderEpochs
+
     def __init__(
-        self, directory: Path, config: LogConfig, recovered: Recovered, recovery_point: int, first_dirty_offset: int
+        self,
+        directory: Path,
+        config: LogConfig,
+        start_offset: int,
+        end_offset: int,
+        first_dirty_offset: int,
+        now_ms: int,
     ) -> None:
-        """Use :meth:`open`."""
+        """Use :meth:`open` or :meth:`at_rest`."""
         self.directory = directory
         self.config = config
-        self.start_offset = recovered.start_offset
-        self.end_offset = recovered.segments[-1].next_offset
+        self.start_offset = start_offset
+        self.end_offset = end_offset
         # Everything below is on the disk itself, indexes and snapshots included.
-        self.recovery_point = min(recovery_point, self.end_offset)
+        self.recovery_point = end_offset
         # Before it, each key stands at most once. A log that ends earlier is not the one this was said of.
-        self.first_dirty_offset = first_dirty_offset if first_dirty_offset <= self.end_offset else 0
-        self._segments: tuple[Segment, ...] = tuple(recovered.segments)
-        self._producers: ProducerState = recovered.producers
-        self._epochs: LeaderEpochs = recovered.epochs
+        self.first_dirty_offset = first_dirty_offset if first_dirty_offset <= end_offset else 0
+        self._opened_ms = now_ms
+        self._waking = threading.Lock()
         self._rolled: list[_Rolled] = []
         self._has_torn_tail = False
         self._failed_sync: OSError | None = None
@@ -104,6 +114,7 @@ class PartitionLog:
         self._flushing = threading.Lock()
         self._cleaning = threading.Lock()
         self._unfinished_swap: Swap | None = None
+        self._workplace = Workplace()
         self._is_closing = False
 
     @classmethod
@@ -131,7 +142,67 @@ class PartitionLog:
         except OSError as error:
             raise StorageError("open", directory, error) from error
         end_offset = recovered.segments[-1].next_offset
-        return cls(directory, config, recovered, end_offset if clean else recovery_point, first_dirty_offset)
+        log = cls(directory, config, recovered.start_offset, end_offset, first_dirty_offset, now_ms)
+        if not clean:
+            log.recovery_point = min(recovery_point, end_offset)
+        log._take(recovered)
+        return log
+
+    @classmethod
+    def at_rest(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        start_offset: int,
+        end_offset: int,
+        first_dirty_offset: int = 0,
+    ) -> PartitionLog:
+        """A log that its last user closed properly, and of which it is known where it starts and ends."""
+        return cls(directory, config, start_offset, end_offset, first_dirty_offset, now_ms)
+
+    # Waking
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nobody has looked into its directory yet."""
+        return "_segments" not in self.__dict__
+
+    def __getattr__(self, name: str) -> Any:  # Any: the annotations of the class say the types
+        """Whoever asks for what a log at rest has not wakes it; one that is awake never comes here."""
+        if name not in _CONTENTS:
+            raise AttributeError(name)
+        with self._waking:
+            if self.is_at_rest:
+                self._wake()
+        return self.__dict__[name]
+
+    def _wake(self) -> None:
+        try:
+            recovered = recover(
+                self.directory,
+                self.config,
+                now_ms=self._opened_ms,
+                clean=True,
+                recovery_point=self.end_offset,
+                log_start_offset=self.start_offset,
+            )
+        except OSError as error:
+            raise StorageError("open", self.directory, error) from error
+        found = recovered.start_offset, recovered.segments[-1].next_offset
+        if found != (self.start_offset, self.end_offset):
+            promised = self.start_offset, self.end_offset
+            _logger.error("%s: holds offsets %s, not %s as when it was closed", self.directory, found, promised)
+            self.start_offset, self.end_offset = found
+            self.recovery_point = self.end_offset
+        self._take(recovered)
+
+    def _take(self, recovered: Recovered) -> None:
+        self._producers = recovered.producers
+        self._epochs = recovered.epochs
+        # Last, because it makes the log an awake one.
+        self._segments = tuple(recovered.segments)
 
     # Appending
 
@@ -209,6 +280,7 @@ class PartitionLog:
             segment.size + size > self.config.segment_bytes
             or waited_ms > self.config.segment_ms
             or placed[-1].last_offset - segment.base_offset > _MAX_RELATIVE_OFFSET
+            or segment.indexes.are_full(self.config.segment_index_bytes)
         ):
             return self._roll(now_ms)
         return segment
@@ -256,6 +328,15 @@ class PartitionLog:
             raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
         if offset == self.end_offset or (max_bytes <= 0 and not at_least_one):
             return None
+        try:
+            return self._read(offset, max_bytes, at_least_one)
+        except FileNotFoundError:
+            # Retention or compaction took a segment away between our look at the list and at the file.
+            if offset < self.start_offset:
+                raise OffsetOutOfRange(offset, self.start_offset, self.end_offset) from None
+            return self._read(offset, max_bytes, at_least_one)
+
+    def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> FileRegion | None:
         segments = self._segments
         last = segments[-1]
         if offset >= last.base_offset:
@@ -270,14 +351,18 @@ class PartitionLog:
     def reaches_end(self, region: FileRegion) -> bool:
         """Whether the region ends where the log does, so that there was no more to give."""
         last = self._segments[-1]
-        return region.file is last.file and region.position + region.length >= last.size
+        return region.file.owner is last.file.owner and region.position + region.length >= last.size
 
     def batches_from(self, offset: int) -> Iterator[bytes]:
         """All stored batches from the one that holds `offset` to the present end, for a replay."""
         segments = self._segments
-        for segment in segments[_holding(segments, offset) :]:
+        segments = segments[_holding(segments, offset) :]
+        # Held, so that what is compacted away meanwhile can be read to its end.
+        held = [segment.file.opened() for segment in segments]
+        for segment in segments:
             for position, header in segment.headers(offset):
                 yield segment.batch_at(position, header)
+        del held
 
     @property
     def size_bytes(self) -> int:
@@ -297,36 +382,17 @@ class PartitionLog:
 
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp and the first record that has it; (-1, -1) in a log without any."""
-        latest = max(self._segments, key=lambda segment: segment.indexes.max_timestamp[0], default=None)
-        if latest is None:  # closed: the topic is being deleted
-            return TimestampOffset(NO_TIMESTAMP, -1)
-        timestamp, last_offset = latest.indexes.max_timestamp
-        if timestamp == NO_TIMESTAMP:
-            return TimestampOffset(NO_TIMESTAMP, -1)
-        found = next(latest.headers(last_offset), None)
-        if found is None:
-            return TimestampOffset(NO_TIMESTAMP, -1)
-        position, header = found
-        if header.has_log_append_time:
-            return TimestampOffset(timestamp, header.last_offset)
-        for record in decode_batch(latest.batch_at(position, header)):
-            if record.timestamp == timestamp:
-                return TimestampOffset(timestamp, record.offset)
-        return TimestampOffset(timestamp, header.last_offset)
+        try:
+            return timestamps.latest(self._segments)
+        except FileNotFoundError:  # as in `read`
+            return timestamps.latest(self._segments)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is at least as late as `timestamp`. Decodes one batch."""
-        for segment in self._segments:
-            if segment.indexes.max_timestamp[0] < timestamp:
-                continue
-            first = max(segment.indexes.time.offset_before(timestamp), self.start_offset)
-            for position, header in segment.headers(first):
-                if header.max_timestamp < timestamp:
-                    continue
-                for record in decode_batch(segment.batch_at(position, header)):
-                    if record.timestamp >= timestamp and record.offset >= self.start_offset:
-                        return TimestampOffset(record.timestamp, record.offset)
-        return None
+        try:
+            return timestamps.first_at(self._segments, timestamp, self.start_offset)
+        except FileNotFoundError:  # as in `read`
+            return timestamps.first_at(self._segments, timestamp, self.start_offset)
 
     # Deleting
 
@@ -360,7 +426,7 @@ class PartitionLog:
 
     def _delete_doomed(self, now_ms: int) -> list[DeletedSegment]:
         with self._lock:
-            doomed = self._doomed(now_ms)
+            doomed = retention.doomed(self._segments, self.start_offset, self.config, now_ms)
             if not doomed:
                 return []
             if len(doomed) == len(self._segments):
@@ -376,27 +442,6 @@ class PartitionLog:
                 disk.unlink(path)
         self._drop_snapshots(before=self._segments[0].base_offset)
         return [DeletedSegment(segment.base_offset, segment.size, reason) for segment, reason in doomed]
-
-    def _doomed(self, now_ms: int) -> list[tuple[Segment, str]]:
-        """The oldest segments, as many as one of the limits demands. The active one only goes by its age."""
-        config, segments = self.config, self._segments
-        excess = self.size_bytes - config.retention_bytes if config.retention_bytes != UNLIMITED else 0
-        doomed: list[tuple[Segment, str]] = []
-        for number, segment in enumerate(segments):
-            is_active = number == len(segments) - 1
-            excess -= segment.size
-            latest = segment.indexes.max_timestamp[0]
-            since = latest if latest >= 0 else segment.created_ms
-            if not is_active and segments[number + 1].base_offset <= self.start_offset:
-                reason = "log start offset"
-            elif not is_active and config.retention_bytes != UNLIMITED and excess >= 0:
-                reason = "retention.bytes"
-            elif config.retention_ms != UNLIMITED and segment.size and now_ms - since > config.retention_ms:
-                reason = "retention.ms"
-            else:
-                break
-            doomed.append((segment, reason))
-        return doomed
 
     def _drop_snapshots(self, before: int) -> None:
         for offset in snapshot_offsets(self.directory):
@@ -441,14 +486,15 @@ class PartitionLog:
     def _compact(self, segments: tuple[Segment, ...], now_ms: int, stop: Callable[[], bool]) -> Compacted:
         with self._lock:
             last_batches = self._producers.last_batches()
-        work = Compaction(self.config, now_ms, last_batches, stop)
-        first_dirty_offset = work.read_keys(segments, max(self.first_dirty_offset, self.start_offset))
-        swap.sweep_cleaned(self.directory)
-        old = rest = work.covered(segments)
-        new: list[Segment] = []
-        while rest:
-            count = self._compact_first(work, rest, new)
-            rest = rest[count:]
+        what = Pass(self.directory, segments, self.config, now_ms, last_batches, stop)
+        with self._workplace.work(what) as work:
+            first_dirty_offset = work.read_keys(segments, max(self.first_dirty_offset, self.start_offset))
+            swap.sweep_cleaned(self.directory)
+            old = rest = work.covered(segments)
+            new: list[Segment] = []
+            while rest:
+                count = self._compact_first(work, rest, new)
+                rest = rest[count:]
         self.first_dirty_offset = first_dirty_offset
         return Compacted(
             segments_before=len(old),
@@ -461,7 +507,9 @@ class PartitionLog:
             first_dirty_offset=first_dirty_offset,
         )
 
-    def _compact_first(self, work: Compaction, segments: Sequence[Segment], done: list[Segment]) -> int:
+    def _compact_first(
+        self, work: Compaction | CompactionProcess, segments: Sequence[Segment], done: list[Segment]
+    ) -> int:
         """Replace the first segments by one, if anything changes; returns how many they were."""
         first = segments[0]
         interval_bytes = self.config.index_interval_bytes
@@ -513,6 +561,8 @@ class PartitionLog:
 
         For a worker thread. Appends go on meanwhile; several waiting for one flush can share it.
         """
+        if self.is_at_rest:
+            return self.end_offset
         with self._flushing:
             self._refuse_after_failed_sync()
             with self._lock:
@@ -536,18 +586,24 @@ class PartitionLog:
     ) -> None:
         for segment, producers in rolled:
             self._sync(segment)
-            segment.indexes.write()
+            segment.write_indexes()
             disk.replace_file(snapshot_path(self.directory, segment.next_offset), producers)
         self._sync(active)
         if epochs is not None:
             checkpoint.write_epochs(self.directory / checkpoint.LEADER_EPOCHS, epochs)
         if rolled or self.recovery_point <= active.base_offset:
-            # The names of the new files.
+            # The names of the new files, and with the first of them that of the directory.
             disk.sync_directory(self.directory)
+            if not self.recovery_point:
+                disk.sync_directory(self.directory.parent)
 
     def _sync(self, segment: Segment) -> None:
         try:
-            disk.fdatasync(segment.file.fd)
+            segment.sync()
+        except FileNotFoundError:
+            if segment in self._segments:
+                raise
+            # Retention has removed it meanwhile.
         except OSError as error:
             self._failed_sync = error
             raise
@@ -565,16 +621,28 @@ class PartitionLog:
             self._close(clean)
 
     def _close(self, clean: bool) -> None:
+        with self._waking:
+            if self.is_at_rest:
+                # Nobody shall wake it any more.
+                self._producers, self._epochs, self._segments = ProducerState(), LeaderEpochs(), ()
+                return
         if clean:
             self.flush()
             try:
                 self._segments[-1].finish()
+                # Not synced, nor is the snapshot: both are checked against the log when they are read.
                 for segment in self._segments:
-                    segment.indexes.write()
-                disk.replace_file(snapshot_path(self.directory, self.end_offset), self._producers.to_snapshot())
+                    segment.write_indexes(sync=False)
+                self._write_snapshot()
             except OSError as error:
                 raise StorageError("close", self.directory, error) from error
         self._segments = ()
+
+    def _write_snapshot(self) -> None:
+        path, content = snapshot_path(self.directory, self.end_offset), self._producers.to_snapshot()
+        is_empty = self.end_offset == self._segments[0].base_offset and not self._producers
+        if not is_empty and not (path.exists() and path.read_bytes() == content):
+            disk.replace_file(path, content, sync=False)
 
 
 def _holding(segments: Sequence[Segment], offset: int) -> int:

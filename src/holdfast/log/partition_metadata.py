@@ -37,7 +37,9 @@ def read_topic_id(directory: Path) -> uuid.UUID | None:
     """The topic id, or None when the directory has no such file."""
     path = directory / _NAME
     try:
-        lines = path.read_text().splitlines()
+        # Unbuffered: a start may read ten thousand of them.
+        with path.open("rb", buffering=0) as file:
+            lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return None
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)

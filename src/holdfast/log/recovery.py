@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,10 +51,12 @@ def recover(
     log_start_offset: int,
 ) -> Recovered:
     """Open all that is in `directory`; the last segment is the one to append to."""
-    disk.make_directory(directory)
-    swap.finish_interrupted(directory)
-    offsets = _sweep(directory)
-    segments = _open_segments(directory, offsets, config, now_ms, clean, recovery_point)
+    names = _names(directory)
+    if any(name.endswith(swap.SWAP) for name in names):
+        swap.finish_interrupted(directory)
+        names = _names(directory)
+    found = _sweep(directory, names, config, now_ms)
+    segments = _open_segments(directory, found, names, clean, recovery_point)
     if segments and segments[-1].next_offset < log_start_offset:
         # All that is left was deleted by DeleteRecords before the tail was lost.
         _remove(segments)
@@ -62,9 +65,10 @@ def recover(
         segments = [Segment(directory, log_start_offset, now_ms, config.index_interval_bytes)]
     start_offset = max(log_start_offset, segments[0].base_offset)
     end_offset = segments[-1].next_offset
-    epochs = LeaderEpochs(checkpoint.read_epochs(directory / checkpoint.LEADER_EPOCHS))
+    has_epochs = checkpoint.LEADER_EPOCHS in names
+    epochs = LeaderEpochs(checkpoint.read_epochs(directory / checkpoint.LEADER_EPOCHS) if has_epochs else ())
     epochs.cut(start_offset, end_offset)
-    producers = _rebuild_producers(directory, segments, end_offset, epochs, now_ms)
+    producers = _rebuild_producers(directory, _snapshots(names), segments, end_offset, epochs, now_ms)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     return Recovered(segments, start_offset, producers, epochs)
 
@@ -75,45 +79,65 @@ def snapshot_path(directory: Path, offset: int) -> Path:
 
 def snapshot_offsets(directory: Path) -> list[int]:
     """Offsets of the snapshots there are, oldest first."""
-    return sorted(int(path.stem) for path in directory.glob("*.snapshot") if path.stem.isdecimal())
+    return _snapshots([path.name for path in directory.iterdir()])
 
 
-def _sweep(directory: Path) -> list[int]:
-    """Remove leftovers; returns the base offsets of the segments, in order."""
-    paths = [directory / entry.name for entry in os.scandir(directory)]
-    logs = {path.stem for path in paths if path.suffix == ".log" and path.stem.isdecimal()}
-    for path in paths:
-        orphan = path.suffix in _INDEX_SUFFIXES and path.stem not in logs
-        if orphan or path.suffix in _SWEPT_SUFFIXES:
-            disk.unlink(path)
-    return sorted(int(stem) for stem in logs)
+def _snapshots(names: Iterable[str]) -> list[int]:
+    stems = [name.removesuffix(".snapshot") for name in names if name.endswith(".snapshot")]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+def _names(directory: Path) -> dict[str, os.DirEntry[str]]:
+    """What is in the directory; it is looked at once, because a start goes through thousands of them."""
+    try:
+        with os.scandir(directory) as entries:
+            return {entry.name: entry for entry in entries}
+    except FileNotFoundError:
+        disk.make_directory(directory)
+        return {}
+
+
+def _sweep(directory: Path, names: Mapping[str, os.DirEntry[str]], config: LogConfig, now_ms: int) -> list[Segment]:
+    """Remove leftovers; returns the segments, in order."""
+    segments: list[Segment] = []
+    for name, entry in names.items():
+        stem, _, suffix = name.rpartition(".")
+        suffix = "." + suffix
+        if suffix == ".log" and stem.isdecimal():
+            found = directory / name, int(stem), entry.stat(), now_ms
+            segments.append(Segment.found(*found, config.index_interval_bytes))
+        elif suffix in _SWEPT_SUFFIXES or (suffix in _INDEX_SUFFIXES and stem + ".log" not in names):
+            disk.unlink(directory / name)
+    return sorted(segments, key=lambda segment: segment.base_offset)
 
 
 def _open_segments(
-    directory: Path, offsets: list[int], config: LogConfig, now_ms: int, clean: bool, recovery_point: int
+    directory: Path, found: Sequence[Segment], names: Container[str], clean: bool, recovery_point: int
 ) -> list[Segment]:
     segments: list[Segment] = []
-    for number, base_offset in enumerate(offsets):
-        segment = Segment(directory, base_offset, now_ms, config.index_interval_bytes)
-        next_base = offsets[number + 1] if number + 1 < len(offsets) else None
+    for number, segment in enumerate(found):
+        next_base = found[number + 1].base_offset if number + 1 < len(found) else None
         if clean or (next_base is not None and next_base <= recovery_point):
-            segment.load()
-            if next_base is not None:
-                segment.finish()
+            if next_base is None:
+                segment.load(is_finished=False)
+            elif not all(path.name in names for path in segment.paths):
+                # Built now and not by the first reader, whom it would keep waiting.
+                segment.rebuild_indexes()
             segments.append(segment)
             continue
         lost = segment.recover()
         segments.append(segment)
         if lost:
-            _logger.warning("%s: cut %d bytes behind the last whole batch", segment.file.path, lost)
+            fields = {"file": str(segment.file.path), "cut_bytes": lost, "end_offset": segment.next_offset}
+            _logger.warning("torn tail cut behind the last whole batch", extra={"fields": fields})
             segment.cut_back()
-            _set_aside(directory, offsets[number + 1 :])
+            _set_aside(directory, [later.base_offset for later in found[number + 1 :]])
             break
         if next_base is not None:
             # The recovery point will move past this segment, and what is below it must be on the disk.
             segment.finish()
-            disk.fdatasync(segment.file.fd)
-            segment.indexes.write()
+            segment.sync()
+            segment.write_indexes()
     return segments
 
 
@@ -136,13 +160,19 @@ def _remove(segments: list[Segment]) -> None:
 
 
 def _rebuild_producers(
-    directory: Path, segments: list[Segment], end_offset: int, epochs: LeaderEpochs, now_ms: int
+    directory: Path,
+    snapshots: Sequence[int],
+    segments: Sequence[Segment],
+    end_offset: int,
+    epochs: LeaderEpochs,
+    now_ms: int,
 ) -> ProducerState:
     """From the newest snapshot that can be used, and the headers of all batches after it."""
-    state, offset = _newest_snapshot(directory, end_offset, now_ms)
-    _drop_stray_snapshots(directory, {segment.base_offset for segment in segments} | {offset})
-    for segment in segments:
-        if segment.next_offset <= offset:
+    state, offset = _newest_snapshot(directory, snapshots, end_offset, now_ms)
+    _drop_stray_snapshots(directory, snapshots, {segment.base_offset for segment in segments} | {offset})
+    for number, segment in enumerate(segments):
+        next_base = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if next_base <= offset or segment.size == 0:
             continue
         seen_ms = min(now_ms, int(segment.file.path.stat().st_mtime * 1000))
         for _, header in segment.headers(offset):
@@ -152,8 +182,10 @@ def _rebuild_producers(
     return state
 
 
-def _newest_snapshot(directory: Path, end_offset: int, now_ms: int) -> tuple[ProducerState, int]:
-    for offset in reversed(snapshot_offsets(directory)):
+def _newest_snapshot(
+    directory: Path, snapshots: Sequence[int], end_offset: int, now_ms: int
+) -> tuple[ProducerState, int]:
+    for offset in reversed(snapshots):
         path = snapshot_path(directory, offset)
         if offset > end_offset:
             # It knows of batches that are no more.
@@ -168,8 +200,8 @@ def _newest_snapshot(directory: Path, end_offset: int, now_ms: int) -> tuple[Pro
     return ProducerState(), 0
 
 
-def _drop_stray_snapshots(directory: Path, kept: set[int]) -> None:
+def _drop_stray_snapshots(directory: Path, snapshots: Sequence[int], kept: set[int]) -> None:
     """Each clean close leaves a snapshot at an offset where no segment begins; the newest one is enough."""
-    for offset in snapshot_offsets(directory):
+    for offset in snapshots:
         if offset not in kept:
             disk.unlink(snapshot_path(directory, offset))

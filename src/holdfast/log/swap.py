@@ -19,6 +19,7 @@ from typing import NamedTuple
 from holdfast.log import disk, scan
 from holdfast.log.errors import CorruptLog
 from holdfast.log.segment import Segment
+from holdfast.log.segment_file import OpenFile
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -41,10 +42,12 @@ class Swap(NamedTuple):
         for segment in self.old[1:]:
             for path in segment.paths:
                 disk.unlink(path)
-        # An index that describes the old content must never stand beside the new.
-        for path in first.paths[1:]:
-            disk.unlink(path)
-        self.new.rename("")
+        if self.new.file.path != self.new.path:
+            # An index that describes the old content must never stand beside the new. Those of the new one, which
+            # may be there when this is called again, must stay.
+            for path in first.paths[1:]:
+                disk.unlink(path)
+            self.new.rename("")
         disk.sync_directory(self.new.path.parent)
         self.new.indexes.write()
 
@@ -77,12 +80,9 @@ def finish_interrupted(directory: Path) -> None:
 
 def _end_offset(path: Path, base_offset: int) -> int | None:
     """Where the segment ends, if all of it is sound."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size, position, end_offset = os.fstat(fd).st_size, 0, None
-        for position, header in scan.sound_batches(fd, base_offset, size):
-            position += header.size
-            end_offset = header.last_offset + 1
-        return end_offset if position == size else None
-    finally:
-        os.close(fd)
+    file = OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    size, position, end_offset = os.fstat(file.fd).st_size, 0, None
+    for position, header in scan.sound_batches(file, base_offset, size):
+        position += header.size
+        end_offset = header.last_offset + 1
+    return end_offset if position == size else None

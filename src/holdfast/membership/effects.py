@@ -82,6 +82,19 @@ class Adopt:
     protocol: str
     is_leader: bool
     assignment: bytes = field(repr=False)
+    epoch: int | None = None
+    """The assignment epoch, from a coordinator that has one."""
+    quiet: bool = False
+    """The leader's own share after a resync: the group has not rebalanced, and whatever is in it comes in addition."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderFailed:
+    """The generation came to nothing because its leader could not assign; this member joins again."""
+
+    generation: int
+    code: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +118,4 @@ class Failed:
     failure: Failure
 
 
-Effect = Send | Reach | HangUp | Prepare | Lead | Adopt | CommitEnded | Left | Failed
+Effect = Send | Reach | HangUp | Prepare | Lead | Adopt | LeaderFailed | CommitEnded | Left | Failed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from holdfast.assignors.interface import Assignor, Cluster, MemberAssignment, MemberSubscription, RebalanceProtocol
 from holdfast.wire.apis.join_group import JoinGroupResponseMember
@@ -15,8 +16,21 @@ from holdfast.wire.consumer_protocol import NO_GENERATION, AssignmentWriter, dec
 from holdfast.wire.errors import WireError
 
 
+class Fault(IntEnum):
+    """What was wrong, as a number: it is told to the coordinator, where that understands it."""
+
+    RAISED = 1
+    """The assignor raised."""
+    REFUSED = 2
+    """It decided what cannot be."""
+
+
 class BadAssignment(Exception):
     """The assignor raised, or decided what cannot be."""
+
+    def __init__(self, message: str, fault: Fault = Fault.REFUSED) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 def read_subscriptions(members: Sequence[JoinGroupResponseMember]) -> dict[str, MemberSubscription]:
@@ -41,7 +55,8 @@ def decide(assignor: Assignor, cluster: Cluster, subscriptions: Mapping[str, Mem
     except BadAssignment:
         raise
     except Exception as error:  # whatever a user's assignor, or what it returned, may raise
-        raise BadAssignment(f"the assignor {assignor.name!r} raised {type(error).__name__}: {error}") from error
+        message = f"the assignor {assignor.name!r} raised {type(error).__name__}: {error}"
+        raise BadAssignment(message, Fault.RAISED) from error
 
 
 def _read(member: JoinGroupResponseMember) -> MemberSubscription:

@@ -9,11 +9,9 @@ follows from it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
-from holdfast.membership import answers, requests
+from holdfast.membership import answers, failures, requests
 from holdfast.membership.answers import Action, described
 from holdfast.membership.backoff import Backoff
 from holdfast.membership.commits import Commit, Commits, TopicPartition
@@ -25,48 +23,26 @@ from holdfast.membership.effects import (
     HangUp,
     Lane,
     Lead,
+    LeaderFailed,
     Left,
     Prepare,
     Reach,
     Send,
 )
-from holdfast.membership.failures import Failure, FailureKind
+from holdfast.membership.failures import Failure, FailureKind, known_code
 from holdfast.membership.phases import HEARTBEATS, NEXT, POLLING, Phase
-from holdfast.membership.requests import Build, Node, Offset
+from holdfast.membership.questions import Outstanding, Question, Ticket
+from holdfast.membership.requests import Build, Node, Offset, SyncExtensions
 from holdfast.membership.seat import NO_MEMBER_ID, NO_SEAT, Seat
 from holdfast.membership.settings import MembershipSettings
-from holdfast.wire.apis.find_coordinator import FIND_COORDINATOR
-from holdfast.wire.apis.heartbeat import HEARTBEAT
-from holdfast.wire.apis.join_group import JOIN_GROUP
-from holdfast.wire.apis.leave_group import LEAVE_GROUP
-from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
-from holdfast.wire.apis.sync_group import SYNC_GROUP
+from holdfast.wire.apis.sync_group import AssignmentFailure
 from holdfast.wire.error_codes import ErrorCode
-from holdfast.wire.message import Api
 
 FIRST_JOIN_WITH_INSTANCE_ID: Final = 5
+MOST_FAILURES_IN_A_ROW: Final = 3
+"""Of the assignor, with no good generation in between: then others have had their turn, and it is this group's lot."""
+LONGEST_FAILURE: Final = 1_000
 NEVER: Final = 1 << 62
-
-
-class Question(Enum):
-    """The kinds of requests; at most one of each is outstanding."""
-
-    COORDINATOR = FIND_COORDINATOR
-    JOIN = JOIN_GROUP
-    SYNC = SYNC_GROUP
-    HEARTBEAT = HEARTBEAT
-    COMMIT = OFFSET_COMMIT
-    LEAVE = LEAVE_GROUP
-
-
-@dataclass(frozen=True, slots=True)
-class _Ticket:
-    number: int
-    question: Question
-    seat: Seat
-    """The seat with which it was asked."""
-    phase: Phase
-    """The phase in which it was asked."""
 
 
 class Membership:
@@ -78,19 +54,23 @@ class Membership:
         self.is_leader = False
         self.coordinator: Node | None = None
         """Where the coordinator is, once it was reached."""
+        self.has_extensions = False
+        """Whether the coordinator that was last reached understands what Holdfast says beyond Kafka."""
         self._reaching: Node | None = None
         self._effects: list[Effect] = []
-        self._outstanding: dict[Question, _Ticket] = {}
-        self._tickets = 0
+        self._outstanding = Outstanding()
         self._preparations = 0
         self._protocols: Sequence[tuple[str, bytes]] = ()
         self._assignments: Mapping[str, bytes] = {}
+        self._report: AssignmentFailure | None = None
+        self._resync_reason = ""
         self._reason = ""
         self._rejoin_wanted = False
         self._leaving: Build | None = None
         self._commits = Commits()
         self._search = Backoff(settings)
         self._joins = Backoff(settings)
+        self._assignor = Backoff(settings)
         self._commit_retries = Backoff(settings)
         self._heartbeat_due = NEVER
         self._session_ends = NEVER
@@ -116,7 +96,7 @@ class Membership:
             if self._may_heartbeat():
                 times.append(self._heartbeat_due)
             if self.phase is Phase.JOINING and Question.JOIN not in self._outstanding:
-                times.append(self._joins.until)
+                times.append(max(self._joins.until, self._assignor.until))
             if self._commits.waiting and not self._commits.sent:
                 times.append(self._commit_retries.until)
         return max(now, min(times))
@@ -179,6 +159,34 @@ class Membership:
         if Question.LEAVE not in self._outstanding:
             self._effects.append(Left())
 
+    def report_failure(self, generation: int, fault: int, message: str, now: int) -> None:
+        """The assignor failed. A coordinator that understands it is told why; this member joins again, and somebody
+        else may lead. Elsewhere, and when it has failed too often in a row, the membership is over."""
+        if self.phase is not Phase.LEADING or generation != self.seat.generation:
+            return
+        self._assignor.failed(now)
+        if not self.has_extensions or self._assignor.failures >= MOST_FAILURES_IN_A_ROW:
+            self.cannot_decide(generation, message)
+            return
+        self._assignments = {}
+        self._report = AssignmentFailure(fault, message[:LONGEST_FAILURE])
+        self._enter(Phase.SYNCING)
+        self._send_what_is_due(now)
+
+    def resync(self, generation: int, epoch: int, grown: Mapping[str, bytes], reason: str, now: int) -> None:
+        """The leader adds to the shares of a group that stays as it is: of each member in `grown` this is all that it
+        has from now on. Where that cannot be, the group rebalances for the reason given."""
+        if self.phase is not Phase.STABLE or generation != self.seat.generation:
+            return  # a rebalance is on its way already
+        possible = self.is_leader and self.has_extensions and self.coordinator is not None
+        if not possible or Question.RESYNC in self._outstanding:
+            self.rejoin(reason, now)
+            return
+        self._resync_reason = reason
+        asks = SyncExtensions(resync_from_epoch=epoch)
+        resync = requests.sync_group(self.settings, self.seat, self.instance_id, grown, asks)
+        self._send(Question.RESYNC, Lane.JOINS, resync)
+
     def polled(self, now: int) -> None:
         """The application is alive."""
         if self.phase is Phase.AWAY:
@@ -190,12 +198,7 @@ class Membership:
         """Store offsets; the end is told by `CommitEnded` with the number returned."""
         if self.phase is not Phase.OUT and not self.seat.is_held:
             number = self._commits.number()
-            failure = Failure(
-                FailureKind.NO_LONGER_MEMBER,
-                f"the commit was not sent: this member of group {self.settings.group_id!r} has no seat at present, "
-                "and its partitions may be somebody else's; poll() joins again",
-                retriable=True,
-            )
+            failure = failures.commit_without_a_seat(self.settings.group_id)
             self._effects.append(CommitEnded(number, failure, {}))
             return number
         # Without a subscription the offsets belong to no member: neither generation nor ids are sent.
@@ -230,22 +233,16 @@ class Membership:
 
     # -- what the network does -----------------------------------------------------------------------------------------
 
-    def reached(self, join_versions: tuple[int, int], now: int) -> None:
-        """The coordinator is connected, and speaks these versions of JoinGroup."""
+    def reached(self, join_versions: tuple[int, int], now: int, *, has_extensions: bool = False) -> None:
+        """The coordinator is connected, speaks these versions of JoinGroup, and knows Holdfast's extensions or not."""
         if self._reaching is None:
             return
         self.coordinator, self._reaching = self._reaching, None
+        self.has_extensions = has_extensions
         if self.instance_id is not None and join_versions[1] < FIRST_JOIN_WITH_INSTANCE_ID:
             if not self.settings.fall_back_to_dynamic:
-                self._fail(
-                    Failure(
-                        FailureKind.UNSUPPORTED,
-                        f"group.instance.id is set to {self.instance_id!r}, but the broker at {self.coordinator.host}:"
-                        f"{self.coordinator.port} knows no static members (JoinGroup up to v{join_versions[1]}, v5 is "
-                        "needed): use a newer broker, or set static.membership.fallback=dynamic",
-                        ErrorCode.UNSUPPORTED_VERSION,
-                    )
-                )
+                address = f"{self.coordinator.host}:{self.coordinator.port}"
+                self._fail(failures.no_static_members(self.instance_id, address, join_versions[1]))
                 return
             self.instance_id = None
         self._session_ends = now + self.settings.session_timeout_ms
@@ -256,7 +253,7 @@ class Membership:
         self._search.failed(now)
 
     def answered(self, ticket: int, response: Any, now: int) -> None:
-        asked = self._taken_back(ticket)
+        asked = self._outstanding.take(ticket)
         if asked is None:
             return
         match asked.question:
@@ -266,6 +263,8 @@ class Membership:
                 self._join_answered(response, now)
             case Question.SYNC:
                 self._sync_answered(response, now)
+            case Question.RESYNC:
+                self._resync_answered(asked.seat, response, now)
             case Question.HEARTBEAT:
                 self._heartbeat_answered(asked.seat, response.error_code, now)
             case Question.COMMIT:
@@ -276,7 +275,7 @@ class Membership:
 
     def unanswered(self, ticket: int, now: int) -> None:
         """The connection broke, or the time for the answer is over."""
-        asked = self._taken_back(ticket)
+        asked = self._outstanding.take(ticket)
         if asked is None:
             return
         match asked.question:
@@ -288,6 +287,10 @@ class Membership:
                 self._forget_coordinator(now)
                 if self.phase is Phase.SYNCING:
                     self._enter(Phase.JOINING)
+            case Question.RESYNC:
+                self._forget_coordinator(now)
+                if self.phase is Phase.STABLE and asked.seat == self.seat:
+                    self.rejoin(self._resync_reason, now)
             case Question.COMMIT:
                 self._commits.put_back()
                 self._commit_retries.failed(now)
@@ -374,6 +377,7 @@ class Membership:
         self._heard_from_coordinator(now)
         self._heartbeat_due = now + self.settings.heartbeat_interval_ms
         self.is_leader = response.leader == response.member_id
+        self._report = None
         if self.is_leader:
             self._enter(Phase.LEADING)
             skip = response.skip_assignment
@@ -386,9 +390,14 @@ class Membership:
         if self.phase is not Phase.SYNCING:
             return
         code = response.error_code
-        if code == ErrorCode.NONE:
+        if code == ErrorCode.NONE and self._report is None:
             self._synced(response, now)
             return
+        if response.failure is not None and not self.is_leader:
+            told = response.failure
+            self._effects.append(LeaderFailed(self.seat.generation, told.code, told.message))
+        if code == ErrorCode.NONE:  # there is no assignment: it was said why
+            code = ErrorCode.REBALANCE_IN_PROGRESS
         match answers.SYNC.get(code, Action.FATAL):
             case Action.REJOIN:
                 self._enter(Phase.JOINING)
@@ -412,12 +421,40 @@ class Membership:
             self._refuse("the group agreed on another protocol", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
         self._reason = ""
+        self._assignor.succeeded()
         self._heard_from_coordinator(now)
         self._enter(Phase.STABLE)
-        adopted = Adopt(seat.generation, seat.member_id, seat.protocol or "", self.is_leader, response.assignment)
-        self._effects.append(adopted)
+        self._adopt(response)
         if self._rejoin_wanted:
             self._prepare(now, lost=False)
+
+    def _adopt(self, response: Any, *, quiet: bool = False) -> None:
+        seat = self.seat
+        epoch = response.assignment_epoch if response.assignment_epoch > requests.NO_EPOCH else None
+        protocol, share = seat.protocol or "", response.assignment
+        self._effects.append(
+            Adopt(seat.generation, seat.member_id, protocol, self.is_leader, share, epoch=epoch, quiet=quiet)
+        )
+
+    def _resync_answered(self, seat: Seat, response: Any, now: int) -> None:
+        if self.phase is not Phase.STABLE or seat != self.seat:
+            return  # it has joined, or will, and hears then what is its own
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            self._adopt(response, quiet=True)
+            return
+        match answers.SYNC.get(code, Action.REJOIN):
+            case Action.FORGET_MEMBER:
+                self._lose_the_seat(NO_SEAT, now)
+            case Action.FORGET_GENERATION:
+                self._lose_the_seat(self.seat.without_generation(), now)
+            case Action.FENCED:
+                self._fenced(seat)
+            case Action.REDISCOVER:
+                self._forget_coordinator(now)
+                self.rejoin(self._resync_reason, now)
+            case _:  # whatever it dislikes, a rebalance mends it
+                self.rejoin(self._resync_reason, now)
 
     # -- living --------------------------------------------------------------------------------------------------------
 
@@ -434,14 +471,14 @@ class Membership:
 
     def _heartbeat_answered(self, seat: Seat, code: int, now: int) -> None:
         action = answers.HEARTBEAT.get(code, Action.FATAL) if code else Action.IGNORE
-        if action in answers.STALE_IS_IGNORED and (seat != self.seat or Question.JOIN in self._outstanding):
-            return  # a join that is on its way will be told the same
+        if action in answers.STALE_IS_IGNORED and self._is_overtaken(seat):
+            return
         match action:
             case Action.IGNORE:
                 self._heard_from_coordinator(now)
             case Action.REJOIN:
                 self._heard_from_coordinator(now)
-                if self.phase is Phase.STABLE:
+                if self.phase is Phase.STABLE and seat == self.seat:  # else it speaks of the rebalance that is over
                     self.rejoin("group is already rebalancing", now)
             case Action.REDISCOVER:
                 self._forget_coordinator(now)
@@ -453,6 +490,12 @@ class Membership:
                 self._fenced(seat)
             case _:
                 self._refuse("the coordinator no longer has this member", code)
+
+    def _is_overtaken(self, seat: Seat) -> bool:
+        """Whether a refusal of what was sent with this seat is no news: we have a newer one, or have asked for it. The
+        answer to a join comes on a connection of its own, perhaps later than the refusal which it brought about; if
+        there is no seat for us any more, it says the same."""
+        return seat != NO_SEAT and (seat != self.seat or Question.JOIN in self._outstanding)
 
     def _lose_the_seat(self, remains: Seat, now: int) -> None:
         """Start over. What was held may be somebody else's by now, unless nothing had been given yet."""
@@ -466,7 +509,7 @@ class Membership:
 
     # -- committing ----------------------------------------------------------------------------------------------------
 
-    def _commit_answered(self, asked: _Ticket, response: Any, now: int) -> None:
+    def _commit_answered(self, asked: Ticket, response: Any, now: int) -> None:
         seat = asked.seat
         codes = {
             (topic.name, entry.partition_index): entry.error_code
@@ -475,18 +518,17 @@ class Membership:
             if entry.error_code != ErrorCode.NONE
         }
         actions = {answers.COMMIT.get(code, Action.FAIL): code for code in codes.values()}
-        stale = seat not in (self.seat, NO_SEAT)
-        if stale and not actions.keys().isdisjoint(answers.STALE_IS_IGNORED):
-            self._end_commits_sent(Failure(FailureKind.REBALANCED, _REBALANCED_MEANWHILE, retriable=True), {})
+        if not actions.keys().isdisjoint(answers.STALE_IS_IGNORED) and self._is_overtaken(seat):
+            rebalancing = seat == self.seat
+            failure = failures.commit_during_rebalance() if rebalancing else failures.commit_before_rebalance()
+            self._end_commits_sent(failure, {})
         elif Action.FENCED in actions:
             self._end_commits_sent(self._fencing(seat), {})
             self._fenced(seat)
         elif not actions.keys().isdisjoint((Action.FORGET_MEMBER, Action.FORGET_GENERATION)):
             self._commit_of_a_stranger(seat, actions, now)
         elif Action.REJOIN in actions:
-            message = "the group is rebalancing, and the offsets were not stored; poll() joins the new generation"
-            code = ErrorCode.REBALANCE_IN_PROGRESS
-            self._end_commits_sent(Failure(FailureKind.REBALANCED, message, code, retriable=True), {})
+            self._end_commits_sent(failures.commit_during_rebalance(), {})
             if asked.phase is Phase.STABLE and self.phase is Phase.STABLE and seat == self.seat:
                 # Otherwise it speaks of a rebalance in which we take part already: joining once more on its account
                 # would be a rebalance of its own, in which the next commit is refused just so.
@@ -496,7 +538,7 @@ class Membership:
         else:
             self._commit_retries.succeeded()
             errors = {
-                where: Failure(FailureKind.COMMIT_REFUSED, described(code), _known(code))
+                where: Failure(FailureKind.COMMIT_REFUSED, described(code), known_code(code))
                 for where, code in codes.items()
             }
             self._end_commits_sent(None, errors)
@@ -504,17 +546,9 @@ class Membership:
     def _commit_of_a_stranger(self, seat: Seat, actions: Mapping[Action, int], now: int) -> None:
         code = actions.get(Action.FORGET_MEMBER, actions.get(Action.FORGET_GENERATION, 0))
         if seat == NO_SEAT:
-            message = (
-                f"the offsets were not stored: group {self.settings.group_id!r} has members, and this consumer is none "
-                "of them; subscribe(), or commit with another group.id"
-            )
-            self._end_commits_sent(Failure(FailureKind.COMMIT_REFUSED, message, _known(code)), {})
+            self._end_commits_sent(failures.commit_of_nobody(self.settings.group_id, code), {})
             return
-        message = (
-            f"the offsets were not stored: {described(code, 'the group went on without this member')}. Its partitions "
-            "may be somebody else's by now; poll() joins again. If processing takes long, raise max.poll.interval.ms"
-        )
-        self._end_commits_sent(Failure(FailureKind.NO_LONGER_MEMBER, message, _known(code)), {})
+        self._end_commits_sent(failures.commit_of_a_stranger(code), {})
         self._lose_the_seat(NO_SEAT if Action.FORGET_MEMBER in actions else seat.without_generation(), now)
 
     def _retry_commits(self, actions: Mapping[Action, int], now: int) -> None:
@@ -532,9 +566,7 @@ class Membership:
             self._effects.append(CommitEnded(commit.number, failure, own))
 
     def _end_commit_late(self, commit: Commit) -> None:
-        said = f"; it last said {described(commit.last_error, 'ask later')}" if commit.last_error else ""
-        message = f"the coordinator of group {self.settings.group_id!r} did not store the offsets in time{said}"
-        failure = Failure(FailureKind.TIMED_OUT, message, _known(commit.last_error), retriable=True)
+        failure = failures.commit_too_late(self.settings.group_id, commit.last_error)
         self._effects.append(CommitEnded(commit.number, failure, {}))
 
     def _end_commits(self, message: str) -> None:
@@ -557,28 +589,21 @@ class Membership:
 
     def _abandon_join(self) -> None:
         if Question.JOIN in self._outstanding or Question.SYNC in self._outstanding:
-            self._outstanding.pop(Question.JOIN, None)
-            self._outstanding.pop(Question.SYNC, None)
+            self._outstanding.forget(Question.JOIN)
+            self._outstanding.forget(Question.SYNC)
             self._effects.append(HangUp((Lane.JOINS,)))
 
     def _say_goodbye(self, member_id: str, reason: str) -> None:
         self._leaving = requests.leave_group(self.settings.group_id, member_id, self.instance_id, reason)
 
     def _fencing(self, seat: Seat) -> Failure:
-        message = (
-            f"fenced: another process has joined group {self.settings.group_id!r} as instance {self.instance_id!r} and "
-            f"took the seat of member {seat.member_id!r}. Two processes must not share a group.instance.id: stop one "
-            "of them, or give it an id of its own, and start it anew"
-        )
-        return Failure(FailureKind.FENCED, message, ErrorCode.FENCED_INSTANCE_ID)
+        return failures.fencing(self.settings.group_id, self.instance_id, seat.member_id)
 
     def _fenced(self, seat: Seat) -> None:
         self._fail(self._fencing(seat))
 
     def _refuse(self, what: str, code: int) -> None:
-        message = f"{what}: group {self.settings.group_id!r}, {described(code)}"
-        kind = FailureKind.UNSUPPORTED if code == ErrorCode.UNSUPPORTED_VERSION else FailureKind.REFUSED
-        self._fail(Failure(kind, message, _known(code)))
+        self._fail(failures.refusal(self.settings.group_id, what, code))
 
     def _fail(self, failure: Failure) -> None:
         self._send_goodbye()
@@ -598,11 +623,13 @@ class Membership:
             return
         settings, seat, instance_id = self.settings, self.seat, self.instance_id
         self._send_goodbye()
-        if self.phase is Phase.JOINING and Question.JOIN not in self._outstanding and now >= self._joins.until:
+        may_join = self.phase is Phase.JOINING and Question.JOIN not in self._outstanding
+        if may_join and now >= max(self._joins.until, self._assignor.until):
             join = requests.join_group(settings, seat, instance_id, self._protocols, self._reason)
             self._send(Question.JOIN, Lane.JOINS, join, settings.join_timeout_ms)
         if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding:
-            sync = requests.sync_group(settings, seat, instance_id, self._assignments)
+            asks = SyncExtensions(failure=self._report) if self.has_extensions else None
+            sync = requests.sync_group(settings, seat, instance_id, self._assignments, asks)
             self._send(Question.SYNC, Lane.JOINS, sync, settings.join_timeout_ms)
         if self._may_heartbeat() and now >= self._heartbeat_due:
             self._heartbeat_due = now + settings.heartbeat_interval_ms
@@ -619,7 +646,7 @@ class Membership:
             return
         seat, offsets = self._commits.next_batch()
         if seat not in (self.seat, NO_SEAT):
-            self._end_commits_sent(Failure(FailureKind.REBALANCED, _REBALANCED_MEANWHILE, retriable=True), {})
+            self._end_commits_sent(failures.commit_before_rebalance(), {})
             self._send_commits(now)
             return
         instance_id = None if seat == NO_SEAT else self.instance_id
@@ -635,34 +662,11 @@ class Membership:
         highest: int | None = None,
         seat: Seat | None = None,
     ) -> None:
-        assert question not in self._outstanding, question
-        self._tickets += 1
-        self._outstanding[question] = _Ticket(self._tickets, question, self.seat if seat is None else seat, self.phase)
-        api: Api = question.value
+        ticket = self._outstanding.ask(question, self.seat if seat is None else seat, self.phase)
         timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        highest = api.versions[1] if highest is None else highest
-        self._effects.append(Send(self._tickets, lane, api, build, timeout_ms, highest))
-
-    def _taken_back(self, number: int) -> _Ticket | None:
-        """The ticket, unless nobody waits for its answer any more."""
-        for question, ticket in self._outstanding.items():
-            if ticket.number == number:
-                return self._outstanding.pop(question)
-        return None
+        highest = question.api.versions[1] if highest is None else highest
+        self._effects.append(Send(ticket.number, lane, question.api, build, timeout_ms, highest))
 
     def _enter(self, phase: Phase) -> None:
         assert phase in NEXT[self.phase], f"a member that is {self.phase.value} cannot be {phase.value} next"
         self.phase = phase
-
-
-_REBALANCED_MEANWHILE: Final = (
-    "the offsets were not stored: the group has rebalanced since the commit was made, and the partitions may be "
-    "somebody else's; commit what this member has now"
-)
-
-
-def _known(code: int) -> ErrorCode | None:
-    try:
-        return ErrorCode(code) if code else None
-    except ValueError:
-        return None

@@ -17,7 +17,7 @@ from holdfast.wire.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from holdfast.wire.apis.sync_group import AssignmentFailure, SyncGroupRequest, SyncGroupRequestAssignment
 
 Build = Callable[[int], Any]
 Offset = tuple[int, str | None, int]
@@ -26,6 +26,18 @@ Offset = tuple[int, str | None, int]
 LONGEST_REASON = 255
 HIGHEST_WITH_TOPIC_NAMES = 9
 """OffsetCommit and OffsetFetch v10 name topics by id."""
+
+
+FIRST_SYNC_WITH_TAGS = 4
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SyncExtensions:
+    """What a SyncGroup says beyond Kafka, to a coordinator that understands it."""
+
+    resync_from_epoch: int = NO_EPOCH
+    failure: AssignmentFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +84,14 @@ def join_group(
 
 
 def sync_group(
-    settings: MembershipSettings, seat: Seat, instance_id: str | None, assignments: Mapping[str, bytes]
+    settings: MembershipSettings,
+    seat: Seat,
+    instance_id: str | None,
+    assignments: Mapping[str, bytes],
+    asks: SyncExtensions | None,
 ) -> Build:
     def build(version: int) -> SyncGroupRequest:
+        tags = asks if version >= FIRST_SYNC_WITH_TAGS else None
         return SyncGroupRequest(
             group_id=settings.group_id,
             generation_id=seat.generation,
@@ -83,6 +100,9 @@ def sync_group(
             protocol_type=settings.protocol_type if version >= 5 else None,
             protocol_name=seat.protocol if version >= 5 else None,
             assignments=[SyncGroupRequestAssignment(member, share) for member, share in assignments.items()],
+            wants_epoch=tags is not None,
+            resync_from_epoch=NO_EPOCH if tags is None else tags.resync_from_epoch,
+            failure=None if tags is None else tags.failure,
         )
 
     return build

@@ -47,6 +47,19 @@ class TopicWatch:
             self._act_at = now + self._min_interval_ms
         return now >= self._act_at
 
+    def only_grew(self, current: Cluster) -> bool:
+        """Whether every topic is still there, and all that has come is partitions at their ends."""
+        assigned = self._assigned
+        if assigned is None or assigned.partitions.keys() != current.partitions.keys():
+            return False
+        counts = assigned.partitions
+        if any(current.partitions[topic] < count for topic, count in counts.items()):
+            return False
+        return all(
+            list(current.racks.get(topic, ()))[:count] == list(assigned.racks.get(topic, ()))
+            for topic, count in counts.items()
+        )
+
     def _differs(self, current: Cluster) -> bool:
         assigned = self._assigned
         assert assigned is not None

@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.client.commits import Commits
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.errors import ConnectionFailed, HoldfastError
+from holdfast.client.join_desk import JoinDesk
 from holdfast.client.network import Network
 from holdfast.client.participation import Participation
 from holdfast.client.topics import Topics
@@ -61,6 +62,10 @@ class Seat:
         self._thread = threading.Thread(target=self._live, name=f"holdfast-seat-{number}", daemon=True)
 
     # -- for Spark's thread --------------------------------------------------------------------------------------------
+
+    def join_through(self, desk: JoinDesk) -> None:
+        """Before `join`: together with the others who were given this desk, where the broker can do that."""
+        self._group.join_through(desk)
 
     def join(self, topics: Topics) -> None:
         self._group.subscribe(topics)
@@ -201,6 +206,10 @@ class Seats:
             Seat(number, config, holdings, begin, revoke_timeout_s, self._changed)
             for number, config in enumerate(configs)
         ]
+        if len(configs) > 1:
+            desk = JoinDesk(len(configs))
+            for seat in self._seats:
+                seat.join_through(desk)
 
     def join(self, topics: Topics) -> None:
         for seat in self._seats:

@@ -1,4 +1,4 @@
-"""What the coordinator keeps in `__consumer_offsets`: offsets and groups in Kafka's own layouts, and two of our own.
+"""What the coordinator keeps in `__consumer_offsets`: offsets and groups in Kafka's own layouts, and three of our own.
 
 Key and value each begin with an int16. The key's says what the record is about, the value's is the layout's version:
 
@@ -6,6 +6,7 @@ Key and value each begin with an int16. The key's says what the record is about,
     key 2      GroupMetadataKey       GroupMetadataValue 0 to 4       Kafka's
     key 10000  GenerationKey          GenerationValue 0               ours
     key 10001  HighestGenerationKey   HighestGenerationValue 0        ours
+    key 10002  ExtensionsKey          ExtensionsValue 0 to 1          ours; v1 adds the partitions that were left out
 
 A record without a value says that what the key names is gone. Readers skip keys that they do not know: Kafka ours, and
 we those of Kafka's newer kinds of groups (3 and up).
@@ -123,10 +124,45 @@ class HighestGenerationValue:
     generation: int = int32()
 
 
+@message(versions=(10_002, 10_002))
+class ExtensionsKey:
+    group: str = string()
+
+
+@struct_type
+class RegisteredMember:
+    group_instance_id: str = string()
+    deadline: int = int64()
+    """Until when it is waited for, in milliseconds of the wall clock."""
+
+
+@struct_type
+class LeftOut:
+    name: str = string()
+    partitions: int = int32()
+    """How many of them the leader knew of when it left some out of all shares."""
+
+
+@message(versions=(0, 1))
+class ExtensionsValue:
+    """What a group has beyond Kafka: its configs, who was announced, and what changed hands without a rebalance."""
+
+    target_size: int = int32(default=0)
+    standby_takeover_ms: int = int32(default=-1)
+    registered: list[RegisteredMember] = array(RegisteredMember)
+    generation: int = int32()
+    """The one that the rest is about; in any other it means nothing."""
+    quiet_changes: int = int32()
+    changed: list[str] = array(string())
+    """Members whose share is another than they joined for. They may not have heard of it."""
+    left_out: list[LeftOut] = array(LeftOut, since=1)
+    """Topics that were not assigned as a whole, on purpose."""
+
+
 # -- records ----------------------------------------------------------------------------------------------------------
 
-GroupRecordKey = OffsetCommitKey | GroupMetadataKey | GenerationKey | HighestGenerationKey
-GroupRecordValue = OffsetCommitValue | GroupMetadataValue | GenerationValue | HighestGenerationValue
+GroupRecordKey = OffsetCommitKey | GroupMetadataKey | GenerationKey | HighestGenerationKey | ExtensionsKey
+GroupRecordValue = OffsetCommitValue | GroupMetadataValue | GenerationValue | HighestGenerationValue | ExtensionsValue
 
 _KINDS: Final[dict[int, tuple[type[GroupRecordKey], type[GroupRecordValue]]]] = {
     0: (OffsetCommitKey, OffsetCommitValue),
@@ -134,6 +170,7 @@ _KINDS: Final[dict[int, tuple[type[GroupRecordKey], type[GroupRecordValue]]]] = 
     2: (GroupMetadataKey, GroupMetadataValue),
     10_000: (GenerationKey, GenerationValue),
     10_001: (HighestGenerationKey, HighestGenerationValue),
+    10_002: (ExtensionsKey, ExtensionsValue),
 }
 """Key and value by the key's version."""
 
@@ -200,11 +237,13 @@ def _plain_offset(value: OffsetCommitValue) -> bytes:
 
 
 def _version_for(value: GroupRecordValue) -> int:
-    """v3, which brokers before KIP-915 read too, unless only another version has room for what is set."""
+    """What older brokers read too (of Kafka's v3, before KIP-915), unless only another has room for what is set."""
     if isinstance(value, OffsetCommitValue):
         if value.expire_timestamp != -1:
             return 1
         return 3 if value.topic_id == ZERO_UUID else 4
+    if isinstance(value, ExtensionsValue):
+        return 1 if value.left_out else 0
     return 3 if isinstance(value, GroupMetadataValue) else 0
 
 

@@ -1,5 +1,6 @@
 """A Spark application for `test_kills`: queries that process numbered records, each with a seat of its own, and write
 down what they processed, as `tests.client.consumer_process` does. A query that fails is started again, until SIGTERM.
+As long as the file `hold` is there, no batch comes to its end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def live(options: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     journal = Path(options["journal"]).open("ab", buffering=0)  # noqa: SIM115 - as long as the process lives
 
+    hold = Path(options["hold"])
+
     def tell(event: str, **fields: Any) -> None:
         line = {"event": event, "at_ms": time.time_ns() // 1_000_000} | fields
         journal.write(json.dumps(line).encode() + b"\n")
@@ -36,6 +39,8 @@ def live(options: dict[str, Any]) -> None:
             records.setdefault(row.partition, []).append((row.offset, int(bytes(row.value))))
         if records:
             tell("processed", records=records)
+        while hold.exists():
+            time.sleep(0.01)
 
     def start(seat: str) -> Any:
         source = spark.readStream.format("holdfast").option("maxOffsetsPerTrigger", "5000")

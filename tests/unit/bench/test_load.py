@@ -1,7 +1,6 @@
 """The load generator in C, against the echo server that it is used with."""
 
 import os
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,11 +9,12 @@ import pytest
 
 from bench.load import Load, send
 from bench.servers import EchoServer
+from tests.unit.bench.compiler import NEEDS_A_COMPILER
 
 REPLY_BYTES = 131
 FRAME = (20).to_bytes(4, "big") + bytes(20)
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) to build the load generator")
+pytestmark = NEEDS_A_COMPILER
 
 
 @pytest.fixture(scope="module")

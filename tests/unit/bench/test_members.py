@@ -1,6 +1,5 @@
 """Static members by the dozen, against a real broker: what the load on groups rests on."""
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -11,11 +10,12 @@ from bench.wire import Wire, expect_none, request_frame
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
 from holdfast.wire.error_codes import ErrorCode
 from tests.support.holdfast_broker import HoldfastBroker
+from tests.unit.bench.compiler import NEEDS_A_COMPILER
 
 HEARTBEAT_VERSION = 4
 HEARTBEAT_MS = 50
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) to build the load generator")
+pytestmark = NEEDS_A_COMPILER
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,19 @@ from typing import Any
 
 import pytest
 
-from bench.cases import spark_latency, spark_memory, spark_rolling_restart, spark_throughput
+from bench.cases import (
+    spark_enrich,
+    spark_enrich_restart,
+    spark_land,
+    spark_latency,
+    spark_memory,
+    spark_rolling_restart,
+    spark_throughput,
+)
 from bench.measure import HOLDFAST, Result, Row
 from bench.process_tree import of_kind, tree, usage
+from bench.spark_enrich import ROCKSDB
+from bench.spark_land import BARE, BARE_BY_DATE, LAND
 from bench.spark_session import _latencies
 from bench.spark_sources import SPARK, kind_of_process
 
@@ -50,6 +60,53 @@ def remembered(worker_mib: list[float]) -> Result:
     figures = spark_memory._figures({"reader_mib": [100.0] * len(worker_mib), "worker_mib": worker_mib})
     settings = {"batches": len(worker_mib), "records": 1, "shape": "100 B", "cores": 2, "versions": VERSIONS}
     return Result(spark_memory.NAME, settings, [Row(spark_memory.SERIES, HOLDFAST, 1, figures)])
+
+
+def landed(with_manifests: float, bare: float) -> Result:
+    rates = {LAND: with_manifests, BARE: bare, BARE_BY_DATE: bare}
+    rows = [Row(spark_land.SERIES, way, 1, {"rows_per_s": rate}) for way, rate in rates.items()]
+    settings = {"records": 10, "shape": "100 B", "per_batch": 5, "cores": 2, "versions": VERSIONS}
+    return Result(spark_land.NAME, settings, rows)
+
+
+def counted(ours: float, theirs: float) -> Result:
+    rows = [
+        Row(series, way, 1, {"rows_per_s": rate})
+        for series in spark_enrich.SERIES
+        for way, rate in ((HOLDFAST, ours), (ROCKSDB, theirs))
+    ]
+    settings = {"keys": 10, "touched": 5, "batches": 2, "partitions": 12, "cores": 2, "versions": VERSIONS}
+    return Result(spark_enrich.NAME, settings, rows)
+
+
+def restarted(others_loaded_bytes: float, seconds: float) -> Result:
+    figures = {"own_loaded_bytes": 0.0, "others_loaded_bytes": others_loaded_bytes, "away_s": 20.0}
+    took_s = {spark_enrich_restart.STATIC: seconds, spark_enrich_restart.DYNAMIC: 9.0, "stateless": 2.0}
+    rows = [Row(series, HOLDFAST, 1, {**figures, "to_first_batch_s": took}) for series, took in took_s.items()]
+    settings = {"keys": 10, "value_bytes": 1000, "state_bytes": 10**9, "partitions": 12, "session_ms": 180_000}
+    return Result(spark_enrich_restart.NAME, settings, rows)
+
+
+@pytest.mark.parametrize(("ours", "met"), [(101.0, True), (99.0, False)])
+def test_totals_are_kept_as_fast_as_by_sparks_own_aggregation(ours: float, met: bool) -> None:
+    assert [one.met for one in spark_enrich.verdicts(counted(ours, 100.0))] == [met, met]
+
+
+@pytest.mark.parametrize(
+    ("loaded_bytes", "seconds", "met"), [(0, 3.9, [True, True]), (1, 3.9, [False, True]), (0, 4.1, [True, False])]
+)
+def test_a_member_with_state_loads_nothing_and_is_soon_back(
+    loaded_bytes: float, seconds: float, met: list[bool]
+) -> None:
+    assert [one.met for one in spark_enrich_restart.verdicts(restarted(loaded_bytes, seconds))] == met
+
+
+@pytest.mark.parametrize(("ours", "met"), [(80.0, True), (79.0, False)])
+def test_landing_with_manifests_is_nearly_as_fast_as_without(ours: float, met: bool) -> None:
+    result = landed(ours, 100.0)
+
+    assert [one.met for one in spark_land.verdicts(result)] == [met]
+    assert any("`land`" in line for line in spark_land.section(result))
 
 
 @pytest.mark.parametrize(("ours", "met"), [(50.0, True), (49.0, False)])
@@ -95,6 +152,8 @@ def test_memory_that_grows_with_the_batches_is_not_flat(growth_mib: float, met: 
         (spark_latency, latency(1.0, 1.0, 1.0)),
         (spark_rolling_restart, rolled(0, 1.0)),
         (spark_memory, remembered([100.0] * 100)),
+        (spark_enrich, counted(1.0, 1.0)),
+        (spark_enrich_restart, restarted(0, 1.0)),
     ],
     ids=lambda value: value.NAME if hasattr(value, "NAME") else "",
 )

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from holdfast.broker.changes import Changes
 from holdfast.broker.config import BrokerConfig
 from holdfast.broker.dispatch import RequestContext
 from holdfast.broker.handlers.alter_configs import alter_configs
@@ -27,7 +28,7 @@ from holdfast.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 
-TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NONE, UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_CONFIG, INVALID_REQUEST, STORAGE_ERROR = 0, 3, 17, 40, 42, 56
 
@@ -64,6 +65,12 @@ class FakeBroker:
         self.config = config or BrokerConfig()
         self.topic = FakeTopic("t", {name.replace("_", "."): value for name, value in overrides.items()})
         self.topics = FakeTopics(self.topic)
+        self.changes = Changes()
+        self.altering = asyncio.Lock()
+
+    async def alter_configs(self, config: BrokerConfig) -> None:
+        await asyncio.sleep(0)
+        self.config = config
 
     @property
     def as_broker(self) -> Broker:
@@ -144,7 +151,7 @@ def test_synonyms_and_documentation_come_only_when_asked_for() -> None:
     [
         (TOPIC, "nope", UNKNOWN_TOPIC, ""),
         (TOPIC, "", INVALID_TOPIC, "Topic name is invalid: the empty string is not allowed"),
-        (BROKER, "7", INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
+        (BROKER, "7", INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 7"),
         (BROKER, "abc", INVALID_REQUEST, "Broker id must be an integer, but it is: abc"),
         (BROKER_LOGGER, "1", INVALID_REQUEST, "Holdfast has no configs of resource type BROKER_LOGGER"),
         (99, "x", INVALID_REQUEST, "Unknown resource type 99"),
@@ -278,7 +285,7 @@ def test_validate_only_says_what_would_happen_and_changes_nothing() -> None:
             "'.', '_' and '-'",
         ),
         (BROKER, "7", INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
-        (GROUP, "g", INVALID_REQUEST, "Holdfast has no configs of resource type GROUP"),
+        (CLIENT_METRICS, "m", INVALID_REQUEST, "Holdfast has no configs of resource type CLIENT_METRICS"),
         (99, "x", INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )
@@ -289,10 +296,90 @@ def test_a_resource_that_cannot_be_altered_gets_an_error_of_its_own(
 
 
 @pytest.mark.parametrize("name", ["", "1"])
-def test_the_brokers_own_configs_cannot_be_altered_while_it_runs(name: str) -> None:
-    code, message = FakeBroker().change(("message.max.bytes", SET, "1"), kind=BROKER, name=name)
-    assert code == INVALID_REQUEST
-    assert str(message).startswith("Cannot update these configs dynamically: [message.max.bytes]")
+@pytest.mark.parametrize(
+    ("config", "value", "message"),
+    [
+        ("num.partitions", "2", "Cannot update these configs dynamically: [num.partitions]"),
+        ("ssl.keystore.location", "x", "Cannot update these configs dynamically: [ssl.keystore.location]"),
+        ("no.such", "1", '"no.such" is not a broker config'),
+        (
+            "log.retention.ms",
+            "abc",
+            "Invalid value abc for configuration log.retention.ms: Not a number of type LONG",
+        ),
+    ],
+)
+def test_a_broker_config_that_cannot_be_altered_is_refused_and_changes_nothing(
+    name: str, config: str, value: str, message: str
+) -> None:
+    broker = FakeBroker()
+    before = broker.config
+    changes = (("message.max.bytes", SET, "5000"), (config, SET, value))
+    assert broker.change(*changes, kind=BROKER, name=name) == (INVALID_REQUEST, message)
+    assert broker.config == before
+
+
+def test_broker_configs_are_altered_for_all_and_for_this_one_which_wins() -> None:
+    broker = FakeBroker(BrokerConfig.of({"log.retention.hours": "3"}))
+
+    assert broker.change(("log.retention.ms", SET, "1000"), kind=BROKER, name="") == (NONE, None)
+    assert broker.config.log_retention_ms == 1000
+    assert broker.change(("log.retention.ms", SET, "2000"), kind=BROKER, name="1") == (NONE, None)
+    assert broker.config.log_retention_ms == 2000
+
+    for kind, name, key in ((BROKER, "1", "log.retention.ms"), (TOPIC, "t", "retention.ms")):
+        [found] = broker.describe(kind, name, [key], synonyms=True).configs
+        assert (found.value, found.config_source, found.read_only) == ("2000", 2, False)
+        assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+            ("log.retention.ms", "2000", 2),
+            ("log.retention.ms", "1000", 3),
+            ("log.retention.hours", "3", 4),
+            ("log.retention.hours", "168", 5),
+        ]
+    [for_all] = broker.describe(BROKER, "").configs
+    assert (for_all.name, for_all.value, for_all.config_source) == ("log.retention.ms", "1000", 3)
+
+    assert broker.change(("log.retention.ms", DELETE, None), kind=BROKER, name="1") == (NONE, None)
+    assert broker.config.log_retention_ms == 1000
+    assert broker.alter(BROKER, "", {}) == (NONE, None)
+    assert broker.config.log_retention_ms == 3 * 3_600_000
+    assert broker.describe(BROKER, "").configs == []
+
+
+def test_an_alteration_of_the_broker_is_only_validated_when_asked() -> None:
+    broker = FakeBroker()
+    changes = [("message.max.bytes", SET, "5000")]
+    assert broker.change(*changes, kind=BROKER, name="1", validate_only=True) == (NONE, None)
+    assert broker.config.message_max_bytes == 1048588
+    assert broker.change(*changes, kind=BROKER, name="1") == (NONE, None)
+    assert broker.config.message_max_bytes == 5000
+
+
+def test_an_alteration_whose_client_goes_away_is_not_lost_to_the_next() -> None:
+    broker = FakeBroker()
+
+    def alteration(name: str, value: str) -> Any:
+        request = IncrementalAlterConfigsRequest(resources=[resource(BROKER, "1", [(name, SET, value)])])
+        return incremental_alter_configs(broker.as_broker, request, NO_CONTEXT)
+
+    async def story() -> None:
+        async with broker.altering:
+            first = asyncio.create_task(alteration("message.max.bytes", "5000"))
+            await asyncio.sleep(0.01)
+            first.cancel()
+            second = asyncio.create_task(alteration("log.retention.ms", "7000"))
+            await asyncio.sleep(0.01)
+        await second
+        await broker.changes.settled()
+
+    asyncio.run(story())
+    assert (broker.config.message_max_bytes, broker.config.log_retention_ms) == (5000, 7000)
+
+
+def test_a_list_of_the_broker_is_added_to() -> None:
+    broker = FakeBroker()
+    assert broker.change(("log.cleanup.policy", APPEND, "compact"), kind=BROKER, name="1") == (NONE, None)
+    assert broker.config.log_cleanup_policy == ("delete", "compact")
 
 
 def test_a_change_that_cannot_be_stored_is_answered_as_such() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.config import BrokerConfig
+from holdfast.broker.doors import Door
 from holdfast.broker.memory import STALLED_SECONDS
 from holdfast.broker.server import Broker
 from holdfast.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
@@ -159,7 +160,7 @@ def test_a_handler_that_fails_closes_its_connection_and_no_other(
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             bad, good = await connect(broker), await connect(broker)
-            monkeypatch.setattr(type(broker), "advertised", property(lambda _: 1 // 0))
+            monkeypatch.setattr(Door, "advertised", property(lambda _: 1 // 0))
 
             bad[1].write(encode_request(MetadataRequest([]), 9, 1, "test"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.broker.outbox import JOIN_BYTES, Outbox
 from holdfast.log import FileRegion
-from holdfast.log.segment import SegmentFile
+from holdfast.log.segment_file import SegmentFile
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ class Watch:
 
 def region_of(path: Path, content: bytes) -> FileRegion:
     path.write_bytes(content)
-    file = SegmentFile(path)
+    file = SegmentFile(path).opened()
     return FileRegion(file.fd, 0, len(content), file)
 
 

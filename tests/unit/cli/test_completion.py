@@ -37,6 +37,10 @@ def test_bash_completes_commands_options_choices_and_files(script: str, tmp_path
     offers = {
         ("holdfast", "gr"): ["groups"],
         ("holdfast", "groups", "re"): ["remove-members", "reset-offsets"],
+        ("holdfast", "groups", "add"): ["add-members"],
+        ("holdfast", "groups", "c"): ["cancel-registration", "configure"],
+        ("holdfast", "groups", "add-members", "--wait"): ["--wait-ms"],
+        ("holdfast", "groups", "configure", "--st"): ["--standby-takeover-ms"],
         ("holdfast", "groups", "remove-members", "--inst"): ["--instance-ids", "--instance-prefix"],
         ("holdfast", "groups", "describe", "--members", "--verb"): ["--verbose"],
         ("holdfast", "topics", "add-partitions", "--par"): ["--partitions"],

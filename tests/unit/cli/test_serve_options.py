@@ -1,5 +1,6 @@
 """`holdfast serve` on the command line: what it takes, what it says, and how it ends."""
 
+import json
 import re
 import resource
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.broker.config import BrokerConfig
+from holdfast.broker.doors import make_doors
 from holdfast.cli.main import build_parser, main
 from holdfast.version import VERSION
 
@@ -100,7 +102,7 @@ def test_listen_is_short_for_the_config_and_the_later_of_both_wins() -> None:
         (["serve", "--frob"], "unrecognized arguments: --frob"),
         (["serve", "--listen", "localhost"], "'localhost' is not HOST:PORT"),
         (["serve", "--listen", "localhost:70000"], "'localhost:70000' is not HOST:PORT"),
-        (["serve", "--listen", "SSL://localhost:1"], "no SSL listener"),
+        (["serve", "--listen", "SSL://localhost:1"], "needs a certificate"),
         (["serve", "--set", "num.partitions"], "not of the form name=value"),
         (["serve", "--set", "num.partitons=1"], 'did you mean "num.partitions"?'),
         (["serve", "--set", "num.partitions=x"], "Invalid value x for configuration num.partitions"),
@@ -189,7 +191,8 @@ class BrokerOnPaper:
     """Says that it listens, and is told to stop at once: no port of this machine is opened to the world for a test."""
 
     def __init__(self, config: BrokerConfig, data: Path) -> None:
-        self.address = (config.listener.host, 9092)
+        self.doors = make_doors(config)
+        self.users = None
 
     async def start(self) -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -222,6 +225,27 @@ def test_a_listener_beyond_loopback_is_warned_about_and_one_on_loopback_is_not(
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warned) == warnings
     assert all(f"listening on {shown}:9092 without authentication" in message for message in warned)
+
+
+def test_no_option_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("holdfast.broker.server.Broker", BrokerOnPaper)
+    assert main(["serve"]) == 0
+    assert capsys.readouterr().out == "holdfast listening on 127.0.0.1:9092\n"
+
+
+def test_level_and_format_of_the_log_stand_in_the_config_and_options_win(tmp_path: Path) -> None:
+    file = tmp_path / "holdfast.toml"
+    file.write_text('[logging]\nlevel = "error"\nformat = "json"\n')
+    arguments = ("--config", str(file), "--data", str(tmp_path / "data"))
+    with serving(*arguments) as process:
+        port_of(process)
+        _, _, silent = end(process, signal.SIGTERM)
+    with serving(*arguments, "--log-level", "info") as process:
+        port_of(process)
+        _, _, told = end(process, signal.SIGTERM)
+    assert silent == ""
+    events = [json.loads(line)["event"] for line in told.splitlines()]
+    assert events == ["data opened", "listening", "stopping", "stopped"]
 
 
 def test_logs_go_to_stderr_one_line_each_with_the_time_and_by_level(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ STARTED, FORMED, ASSIGNED, EMPTY = (
 
 
 def told(kind: EventKind, generation: int, group: str = "g", **details: Any) -> bytes:
-    return Event(kind=kind, group_id=group, at_ms=1, generation=generation, **details).to_json()
+    epoch = generation * 1_000_000
+    return Event(kind=kind, group_id=group, at_ms=1, generation=generation, epoch=epoch, **details).to_json()
 
 
 def answer(*values: bytes | None, first: int = 0, cut: int = 0) -> FetchablePartitionResponse:

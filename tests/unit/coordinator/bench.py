@@ -16,20 +16,24 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from holdfast.coordinator.batches import Slot
 from holdfast.coordinator.context import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from holdfast.coordinator.coordinator import GroupCoordinator
 from holdfast.coordinator.effects import Append, Effects
 from holdfast.coordinator.group import Group
 from holdfast.coordinator.ledger import Event, EventKind
-from holdfast.coordinator.members import Client
+from holdfast.coordinator.members import Call, Client
 from holdfast.coordinator.offsets import Commit, TopicPartition
 from holdfast.coordinator.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from holdfast.coordinator.timers import Timer
-from holdfast.wire.apis.describe_groups import DescribedGroup
+from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
+from holdfast.wire.apis.cancel_registration import CancelRegistrationRequest
+from holdfast.wire.apis.describe_groups import DescribedGroup, GroupExtensions
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from holdfast.wire.apis.join_groups import JoinGroupsMember, JoinGroupsRequest
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
-from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from holdfast.wire.apis.sync_group import AssignmentFailure, SyncGroupRequest, SyncGroupRequestAssignment
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import OffsetCommitValue, decode_record, encode_key, encode_value, partition_for
 from holdfast.wire.message import encode
@@ -43,6 +47,8 @@ REBALANCE_MS: Final = 1_500
 RETENTION_MS: Final = 100_000
 RANGE_AND_ROUNDROBIN: Final = ("range", "roundrobin")
 STORAGE_FAILED: Final = ErrorCode.NOT_COORDINATOR
+SOMEBODY: Final = Client("cid", "/127.0.0.1")
+"""A client whose connection is not looked at."""
 
 
 class Handle:
@@ -118,12 +124,17 @@ class Bench:
         self.listener: Callable[[Handle], None] = lambda _handle: None
         """Hears every answer at the moment it is given."""
         self.witness = Witness({})
+        self.topics: dict[str, int] = {}
+        """How many partitions each topic has; one that is not here does not exist."""
         self._partition_count = partition_count
         self._checked = checked
         self._failures: list[ErrorCode] = []
         self._holding = False
         self._fresh = itertools.count(1)
-        self.coordinator = GroupCoordinator(self.config, partition_count)
+        self.coordinator = self._new_coordinator()
+
+    def _new_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(self.config, self._partition_count, lambda topic: self.topics.get(topic, 0))
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 
@@ -155,7 +166,7 @@ class Bench:
         self.witness = Witness(self.journal)
         self._failures.clear()
         self._holding = False
-        self.coordinator = GroupCoordinator(self.config, self._partition_count)
+        self.coordinator = self._new_coordinator()
         self.coordinator.begin_loading(range(self._partition_count))
         if not only_load:
             self.finish_loading()
@@ -196,7 +207,11 @@ class Bench:
         self.open.discard(handle)
         # While the journal is being read a heartbeat is answered without a look at it, as Kafka does.
         if self._checked and not self.coordinator.is_loading(handle.group):
-            self.witness.hear(handle.group, handle.request, handle.reply)
+            group = self.group_or_none(handle.group)
+            # Some of them may be about to have a share, by what the same command brought about.
+            everybody = group.roster.everybody if group is not None else ()
+            waiting = frozenset(member.id for member in everybody if not member.in_generation)
+            self.witness.hear(handle.group, handle.request, handle.reply, waiting)
             self.listener(handle)
 
     def _ask(self, what: str, group: str, request: object = None, version: int | None = None) -> Handle:
@@ -259,8 +274,7 @@ class Bench:
         )
         handle = self._ask(f"JoinGroup v{version} {member_id!r} {instance!r}", group, request, version)
         fresh_id = f"{next(self._fresh):08d}"
-        client = client or Client("cid", "/127.0.0.1")
-        self._perform(self.coordinator.join_group(request, version, client, handle, fresh_id, self.now))
+        self._perform(self.coordinator.join_group(request, version, client or SOMEBODY, handle, fresh_id, self.now))
         return handle
 
     def sync(
@@ -274,6 +288,10 @@ class Bench:
         protocol_type: str | None = "consumer",
         protocol_name: str | None = "range",
         group: str = GROUP,
+        client: Client | None = None,
+        wants_epoch: bool = False,
+        resync_from_epoch: int = -1,
+        failure: AssignmentFailure | None = None,
     ) -> Handle:
         request = SyncGroupRequest(
             group_id=group,
@@ -283,23 +301,38 @@ class Bench:
             protocol_type=protocol_type if version >= 5 else None,
             protocol_name=protocol_name if version >= 5 else None,
             assignments=[SyncGroupRequestAssignment(*item) for item in (assignments or {}).items()],
+            wants_epoch=wants_epoch,
+            resync_from_epoch=resync_from_epoch,
+            failure=failure,
         )
         handle = self._ask(f"SyncGroup v{version} {member_id!r} {instance!r}", group, request, version)
-        self._perform(self.coordinator.sync_group(request, version, Client("cid", "/127.0.0.1"), handle, self.now))
+        self._perform(self.coordinator.sync_group(request, version, client or SOMEBODY, handle, self.now))
         return handle
 
     def heartbeat(
-        self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP
+        self,
+        member_id: str,
+        generation: int,
+        *,
+        instance: str | None = None,
+        group: str = GROUP,
+        client: Client | None = None,
     ) -> ErrorCode:
         """The answer at once; for heartbeats while the journal is slow see `heartbeat_later`."""
-        return self.heartbeat_later(member_id, generation, instance=instance, group=group).code
+        return self.heartbeat_later(member_id, generation, instance=instance, group=group, client=client).code
 
     def heartbeat_later(
-        self, member_id: str, generation: int, *, instance: str | None = None, group: str = GROUP
+        self,
+        member_id: str,
+        generation: int,
+        *,
+        instance: str | None = None,
+        group: str = GROUP,
+        client: Client | None = None,
     ) -> Handle:
         request = HeartbeatRequest(group, generation, member_id, instance)
         handle = self._ask(f"Heartbeat {member_id!r} {instance!r}", group, request, 4)
-        self._perform(self.coordinator.heartbeat(request, Client("cid", "/127.0.0.1"), handle, self.now))
+        self._perform(self.coordinator.heartbeat(request, client or SOMEBODY, handle, self.now))
         return handle
 
     def leave(self, *entries: tuple[str, str | None], version: int = 5, group: str = GROUP) -> Handle:
@@ -308,7 +341,7 @@ class Bench:
         else:
             request = LeaveGroupRequest(group, entries[0][0])
         handle = self._ask(f"LeaveGroup v{version} {entries}", group, request, version)
-        self._perform(self.coordinator.leave_group(request, version, Client("cid", "/127.0.0.1"), handle, self.now))
+        self._perform(self.coordinator.leave_group(request, version, SOMEBODY, handle, self.now))
         return handle
 
     def commit(
@@ -326,7 +359,7 @@ class Bench:
             (key, value if isinstance(value, OffsetCommitValue) else self.offset(value))
             for key, value in offsets.items()
         ]
-        command = Commit(group, generation, member_id, instance, Client("cid", "/127.0.0.1"), handle, values)
+        command = Commit(group, generation, member_id, instance, SOMEBODY, handle, values)
         handle.request = command
         self._perform(self.coordinator.commit_offsets(command, version, self.now))
         return handle
@@ -371,8 +404,48 @@ class Bench:
     def topics_deleted(self, *names: str) -> None:
         self._perform(self.coordinator.topics_deleted(names, self.now))
 
-    def topic_grew(self, name: str) -> None:
-        self._perform(self.coordinator.topic_grew(name, self.now))
+    def topic_grew(self, name: str, to: int = 100) -> None:
+        before, self.topics[name] = self.topics.get(name, 0), to
+        self._perform(self.coordinator.topic_grew(name, before, self.now))
+
+    # -- beyond Kafka --------------------------------------------------------------------------------------------------
+
+    def join_all(self, *members: JoinGroupsMember, group: str = GROUP, client: Client | None = None) -> list[Handle]:
+        """JoinGroups: a handle for each of its members."""
+        request = JoinGroupsRequest(group, SESSION_MS, REBALANCE_MS, "consumer", list(members))
+        handles = [self._ask(f"JoinGroups {member.group_instance_id!r}", group, request, 9) for member in members]
+        fresh_ids = [f"{next(self._fresh):08d}" for _ in members]
+        self._perform(self.coordinator.join_groups(request, client or SOMEBODY, handles, fresh_ids, self.now))
+        return handles
+
+    def add_members(self, *instance_ids: str, wait_ms: int = 60_000, group: str = GROUP) -> Handle:
+        request = AddMembersToGroupRequest(group, list(instance_ids), wait_ms)
+        handle = self._ask(f"AddMembersToGroup {instance_ids}", group, request, 0)
+        self._perform(self.coordinator.add_members(request, SOMEBODY, handle, self.now))
+        return handle
+
+    def cancel(self, *instance_ids: str, group: str = GROUP) -> Handle:
+        """CancelRegistration; of all, if none is named."""
+        request = CancelRegistrationRequest(group, list(instance_ids) or None)
+        handle = self._ask(f"CancelRegistration {instance_ids}", group, request, 0)
+        self._perform(self.coordinator.cancel_registration(request, SOMEBODY, handle, self.now))
+        return handle
+
+    def configure(self, *, group: str = GROUP, **changes: int) -> Handle:
+        """GROUP configs, by the names of their fields in `Extensions`; the reply is an error code."""
+        handle = self._ask(f"IncrementalAlterConfigs {changes}", group, changes)
+        self._perform(self.coordinator.configure_group(group, changes, SOMEBODY, handle, self.now))
+        return handle
+
+    def hang_up(self, client: Client) -> None:
+        """The client's connection closes."""
+        assert client.presence is not None
+        self._perform(self.coordinator.connection_lost(client.presence, self.now))
+
+    def extensions(self, group: str = GROUP) -> GroupExtensions:
+        found = self.coordinator.describe_group(group, 5, with_extensions=True).extensions
+        assert found is not None
+        return found
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 
@@ -417,6 +490,8 @@ class Bench:
         for group in self.groups():
             if not group.busy:
                 parked = [parked.ticket for m in group.roster for parked in (m.parked_join, m.parked_sync) if parked]
+                unheard = [slot for batch in group.batches for slot in batch.slots if slot.answer is not None]
+                parked = [one.ticket if isinstance(one, Slot) else one for one in (*parked, *unheard)]
                 assert asked.get(group.id, set()) == set(parked), "somebody waits for an answer, and nobody knows"
 
 
@@ -429,7 +504,9 @@ def check_group(group: Group, now_ms: int) -> None:
 
 
 def _check_roster(group: Group) -> None:
-    roster, members = group.roster, list(group.roster)
+    roster, members = group.roster, list(group.roster.everybody)
+    assert all(member.parked_join is None and member.parked_sync is None for member in roster.waiting.values())
+    assert all(member.waits is (member.id in roster.waiting) for member in members)
     assert roster.parked_joins == sum(member.parked_join is not None for member in members)
     instances = [member.instance_id for member in members if member.is_static]
     assert len(instances) == len(set(instances)), "an instance id has two holders"
@@ -448,10 +525,13 @@ def _check_roster(group: Group) -> None:
 def _check_state(group: Group) -> None:
     members = list(group.roster)
     if group.state in (EMPTY, DEAD):
-        assert not members
+        assert not members and not group.roster.waiting
+    if group.state is not STABLE:
+        assert not group.places and all(member.call is Call.NOT for member in group.roster.everybody)
     if group.state in (COMPLETING, STABLE):
-        assert members
-        assert group.leader_id is not None and group.leader_id in group.roster
+        assert members or group.places
+        leaders = {member.id for member in members} | {place.member.id for place in group.places if place.led}
+        assert group.leader_id in leaders
         assert group.roster.parked_joins == 0
         assert group.roster.awaiting_sync <= {member.id for member in members}
 
@@ -460,7 +540,7 @@ def _check_at_rest(group: Group, now_ms: int) -> None:
     """No append is under way: nothing waits for one, what is stored is what is, and every wait has an end."""
     assert not group.waiting
     roster, members, stored = group.roster, list(group.roster), group.stored
-    for member in members:
+    for member in roster.everybody:
         limit_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
         # A parked join is alive by that. It may have asked for a shorter session, which begins when it is answered.
         latest_ms = None if member.parked_join is not None and not member.is_new else now_ms + limit_ms
@@ -468,11 +548,17 @@ def _check_at_rest(group: Group, now_ms: int) -> None:
     assert all(_is_due(timer) for timer in roster.pending.values()), "an id is waited for for ever"
     if group.state is PREPARING:
         assert _is_due(group.rebalance_timer), "a join phase without an end"
+    if group.extensions.registered:
+        assert _is_due(group.registration_timer), "members are expected for ever"
     if group.state is not COMPLETING:
         assert not any(member.parked_sync for member in members)
     if group.state in (COMPLETING, STABLE):
         kept = {member.member_id: member for member in stored.members}
-        assert {m.id: m.instance_id for m in members} == {m: kept[m].group_instance_id for m in kept}
+        owners = [*members, *(place.member for place in group.places)]
+        assert {m.id: m.instance_id for m in owners} == {m: kept[m].group_instance_id for m in kept}
+        assert all(_is_due(place.until) for place in group.places), "a place is open for ever"
+        called = [member for member in members if member.call is not Call.NOT]
+        assert all(_is_due(member.call_timer) for member in called), "somebody is called for ever"
         late = [member for member in members if member.id in roster.awaiting_sync and not member.was_absent]
         assert not late or _is_due(group.sync_timer), "members are waited for for ever"
     if group.state is COMPLETING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,12 +93,24 @@ class Consumer:
     def sync(self, *others: Consumer) -> Handle:
         """SyncGroup; a leader brings its own assignment and those of the others."""
         given = {consumer.id: consumer.assignment for consumer in (self, *others)} if self.leads else None
+        return self.sync_with(given)
+
+    def sync_with(self, given: Mapping[str, bytes] | None = None, **tags: Any) -> Handle:
         return self.bench.sync(
-            self.id, self.generation, given, instance=self.instance, protocol_name=self.protocol_name, group=self.group
+            self.id,
+            self.generation,
+            given,
+            instance=self.instance,
+            protocol_name=self.protocol_name,
+            group=self.group,
+            client=self.client,
+            **tags,
         )
 
     def heartbeat(self) -> ErrorCode:
-        return self.bench.heartbeat(self.id, self.generation, instance=self.instance, group=self.group)
+        return self.bench.heartbeat(
+            self.id, self.generation, instance=self.instance, group=self.group, client=self.client
+        )
 
     def leave(self) -> ErrorCode:
         return self.bench.leave((self.id, self.instance), group=self.group).codes[0]

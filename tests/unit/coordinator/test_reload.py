@@ -9,7 +9,14 @@ import pytest
 
 from holdfast.coordinator.ledger import EventKind
 from holdfast.wire.error_codes import ErrorCode
-from holdfast.wire.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value, partition_for
+from holdfast.wire.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    encode_key,
+    encode_value,
+    partition_for,
+)
 from tests.unit.coordinator.bench import GROUP, RETENTION_MS, Bench
 from tests.unit.coordinator.scene import Consumer, dynamic, joined, keep_alive, lone_member, pair, stable, subscription
 
@@ -172,6 +179,23 @@ def test_o213_an_empty_group_comes_back_empty_with_its_generation() -> None:
     member = dynamic(bench)
     joined(member)
     assert member.generation == 28
+
+
+def test_a_group_that_names_a_holder_twice_comes_back_with_one_of_them_and_shares_anew() -> None:
+    # given a journal that no broker should write: two members on one instance id
+    bench = Bench()
+    key = GroupMetadataKey(GROUP)
+    twice = [MemberMetadata(member_id, "seat", "c", "/h", 10_000, 10_000, b"", b"") for member_id in ("one", "two")]
+    value = GroupMetadataValue("consumer", 3, "range", "one", bench.now, twice)
+    bench.journal[partition_for(GROUP, 50)] = [(encode_key(key), encode_value(value))]
+    bench.commit({T0: 1}, group="another")
+
+    bench.restart()
+
+    # then it is loaded, and rebalances; so are the others
+    assert (bench.state(), [member.member_id for member in bench.describe().members]) == ("PreparingRebalance", ["one"])
+    assert bench.told(EventKind.REBALANCE_STARTED)[-1].cause == "a member was stored twice"
+    assert bench.fetch("another") == {T0: 1}
 
 
 def test_o214_a_tombstone_ends_a_group_and_offsets_alone_make_a_simple_one() -> None:

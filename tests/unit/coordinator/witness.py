@@ -15,6 +15,7 @@ from holdfast.coordinator.offsets import Commit, OffsetDeletion, TopicPartition
 from holdfast.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.join_group import JoinGroupResponse
 from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import (
     GenerationKey,
@@ -81,9 +82,11 @@ class Witness:
 
     # -- hearing -------------------------------------------------------------------------------------------------------
 
-    def hear(self, group: str, request: object, reply: Any) -> None:
-        """Every fact in the answer is in the journal."""
-        if isinstance(reply, JoinGroupResponse) and reply.error_code == ErrorCode.NONE:
+    def hear(self, group: str, request: object, reply: Any, waiting: frozenset[str] = frozenset()) -> None:
+        """Every fact in the answer is in the journal. Who only waits is not, and has nothing."""
+        if getattr(reply, "error_code", None) == ErrorCode.NONE and _asked_by(request, reply) in waiting:
+            self._has_nothing(group, request, reply)
+        elif isinstance(reply, JoinGroupResponse) and reply.error_code == ErrorCode.NONE:
             self._is_member(group, reply.member_id, reply.generation_id)
         elif isinstance(reply, HeartbeatResponse) and reply.error_code == ErrorCode.NONE:
             assert isinstance(request, HeartbeatRequest)
@@ -95,8 +98,16 @@ class Witness:
             assert formed.assignments[request.member_id] == reply.assignment
         elif isinstance(request, Commit):
             self._are_committed(group, request, reply)
-        else:
+        elif request is None:
             self._are_gone_or_there(group, reply)
+
+    def _has_nothing(self, group: str, request: object, reply: Any) -> None:
+        formed = self.formed.get(group)
+        assert formed is not None, "a seat was given in a generation that is not stored"
+        told = reply if isinstance(reply, JoinGroupResponse) else request
+        assert getattr(told, "generation_id", formed.generation) == formed.generation
+        if isinstance(reply, SyncGroupResponse):
+            assert reply.assignment == EMPTY_ASSIGNMENT
 
     def _is_member(self, group: str, member_id: str, generation: int) -> Formed:
         formed = self.formed.get(group)
@@ -124,3 +135,10 @@ class Witness:
             assert told == {key: value.offset for key, value in offsets.items()}, (
                 "offsets were told that are not stored"
             )
+
+
+def _asked_by(request: object, reply: object) -> str | None:
+    """The member that the answer is for."""
+    if isinstance(reply, JoinGroupResponse):
+        return reply.member_id
+    return request.member_id if isinstance(request, HeartbeatRequest | SyncGroupRequest) else None

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.log.config import LogConfig
@@ -10,7 +11,7 @@ from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.batch import Batch, batches, parse_header
 from holdfast.wire.compression import Codec
 from holdfast.wire.records import Record, decode_batch, encode_batch
-from tests.unit.log.samples import NOW_MS, TINY, append, contents
+from tests.unit.log.samples import NOW_MS, TINY, append, contents, open_log
 
 HOUR_MS = 3_600_000
 # Every closed segment counts as dirty enough; tombstones go an hour after the first compaction.
@@ -110,3 +111,25 @@ def shape(log: PartitionLog) -> Shape:
 
 def config(**changes: object) -> LogConfig:
     return replace(COMPACT, **changes)  # type: ignore[arg-type]  # the names are checked when the config is made
+
+
+def filled(path: Path, rounds: int = 20, keys: int = 4) -> tuple[PartitionLog, History]:
+    """A log of several segments in which each key was written once a round."""
+    log, history = open_log(path / "t-0", COMPACT), History()
+    for number in range(rounds):
+        history.put(log, [(b"key-%d" % key, b"value %d of %d" % (number, key)) for key in range(keys)])
+    assert log.segment_count > 4
+    return log, history
+
+
+def reopened(log: PartitionLog) -> PartitionLog:
+    log.close()
+    return open_log(log.directory, log.config, clean=True, first_dirty_offset=log.first_dirty_offset)
+
+
+def copy(log: PartitionLog, target: Path) -> Path:
+    """The files as a kill would leave them."""
+    target.mkdir()
+    for path in log.directory.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    return target

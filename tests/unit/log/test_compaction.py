@@ -2,8 +2,8 @@
 
 import contextlib
 import itertools
-import os
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,30 +13,27 @@ from hypothesis import strategies as st
 
 from holdfast.log import compaction, disk
 from holdfast.log.data_directory import DataDirectory
-from holdfast.log.errors import CorruptLog, ProducerError, StorageError
+from holdfast.log.errors import CorruptLog, ProducerError
 from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.batch import DELETE_HORIZON, BatchError, BatchFault, parse_header
 from holdfast.wire.compression import Codec
 from holdfast.wire.records import decode_batch
-from tests.unit.log.keyed import COMPACT, HOUR_MS, History, check, config, found, keyed, shape, values
+from tests.unit.log.keyed import (
+    COMPACT,
+    HOUR_MS,
+    History,
+    check,
+    config,
+    filled,
+    found,
+    keyed,
+    reopened,
+    shape,
+    values,
+)
 from tests.unit.log.samples import NOW_MS, append, contents, open_log
 
-
-def filled(path: Path, rounds: int = 20, keys: int = 4) -> tuple[PartitionLog, History]:
-    """A log of several segments in which each key was written once a round."""
-    log, history = open_log(path / "t-0", COMPACT), History()
-    for number in range(rounds):
-        history.put(log, [(b"key-%d" % key, b"value %d of %d" % (number, key)) for key in range(keys)])
-    assert log.segment_count > 4
-    return log, history
-
-
-@pytest.fixture(autouse=True)
-def _no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written outlives the process without a sync; only a power cut would show the difference."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
-
+pytestmark = pytest.mark.usefixtures("no_syncs")
 
 # What stays
 
@@ -510,6 +507,26 @@ def test_closing_ends_a_compaction_under_way(tmp_path: Path, monkeypatch: pytest
     check(open_log(log.directory, COMPACT, clean=True), history)
 
 
+def test_a_pass_asks_whether_to_go_on_every_few_milliseconds_of_work(tmp_path: Path) -> None:
+    """Where it asks, the broker's worker takes a break, so that the event loop has its turn."""
+    # given four megabytes in batches of a usual size
+    log = open_log(tmp_path / "t-0", replace(COMPACT, segment_bytes=1 << 20))
+    for number in range(400):
+        append(log, keyed([(b"key-%d" % (n % 37), b"%d " % number * 20) for n in range(100)]))
+    asked: list[float] = []
+
+    # when it is compacted
+    def go_on() -> bool:
+        asked.append(time.thread_time())
+        return False
+
+    assert log.compact(NOW_MS, go_on) is not None
+
+    # then it never worked for long in between; by its own time, not by that of a busy machine
+    assert len(asked) > 600
+    assert max(later - earlier for earlier, later in itertools.pairwise(asked)) < 0.02
+
+
 def test_a_pass_can_be_told_to_stop(tmp_path: Path) -> None:
     log, history = filled(tmp_path)
 
@@ -518,67 +535,6 @@ def test_a_pass_can_be_told_to_stop(tmp_path: Path) -> None:
     assert log.first_dirty_offset == 0
     check(log, history)
     assert log.compact(NOW_MS, lambda: False) is not None
-
-
-# Faults of the disk
-
-
-def test_a_fault_of_the_disk_costs_nothing_but_the_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # given the points at which a compaction touches the disk
-    names: list[str] = []
-    log, history = filled(tmp_path)
-    log.flush()
-    monkeypatch.setattr(disk, "fault", names.append)
-    assert log.compact(NOW_MS) is not None
-    assert {"half written", "before rename", "renamed", "before unlink", "before directory sync"} <= set(names)
-
-    for number in range(1, len(names) + 1):
-        (tmp_path / f"{number}").mkdir()
-        monkeypatch.setattr(disk, "fault", None)
-        log, history = filled(tmp_path / f"{number}")
-        log.flush()
-
-        # when the disk refuses at one of them
-        monkeypatch.setattr(disk, "fault", failing_once(number))
-        with pytest.raises(StorageError):
-            log.compact(NOW_MS)
-        monkeypatch.setattr(disk, "fault", None)
-
-        # then nothing is missing, neither now nor after a kill, and the next compaction makes good for it
-        check(log, history)
-        check(open_log(copy(log, tmp_path / f"copy-{number}"), COMPACT), history)
-        log.apply_retention(NOW_MS)
-        done = log.compact(NOW_MS)
-        assert done is not None
-        assert done.records_after == 4
-        assert shape(log).others == []
-        assert len(shape(log).logs) == log.segment_count
-        check(reopened(log), history)
-
-
-def test_a_failed_write_before_a_roll_leaves_no_torn_batch_in_a_closed_segment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # given a write that fails half way, and a disk that refuses the truncation too
-    log, history = open_log(tmp_path / "t-0", config(max_compaction_lag_ms=HOUR_MS)), History()
-    history.put(log, [(b"key", b"value")])
-
-    def fault(point: str) -> None:
-        if point in ("half written", "before truncate"):
-            raise OSError(5, "faulty")
-
-    monkeypatch.setattr(disk, "fault", fault)
-    with pytest.raises(StorageError):
-        append(log, keyed([(b"key", b"torn")]))
-    monkeypatch.setattr(disk, "fault", None)
-
-    # when compaction closes the segment
-    log.compact(NOW_MS + 2 * HOUR_MS)
-
-    # then
-    history.put(log, [(b"other", b"value")])
-    check(log, history)
-    check(open_log(copy(log, tmp_path / "copy"), COMPACT), history)
 
 
 # The checkpoint
@@ -709,30 +665,6 @@ def tombstones(log: PartitionLog) -> list[int]:
     return [record.offset for record in found(log) if record.value is None]
 
 
-def reopened(log: PartitionLog) -> PartitionLog:
-    log.close()
-    return open_log(log.directory, log.config, clean=True, first_dirty_offset=log.first_dirty_offset)
-
-
 def started(path: Path) -> tuple[DataDirectory, PartitionLog, History]:
     directory = DataDirectory.open(path, node_id=1)
     return directory, directory.open_log("t", 0, COMPACT, now_ms=NOW_MS), History()
-
-
-def copy(log: PartitionLog, target: Path) -> Path:
-    """The files as a kill would leave them."""
-    target.mkdir()
-    for path in log.directory.iterdir():
-        (target / path.name).write_bytes(path.read_bytes())
-    return target
-
-
-def failing_once(number: int):  # type: ignore[no-untyped-def]
-    left = [number]
-
-    def fault(_: str) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise OSError(28, "No space left on device")
-
-    return fault

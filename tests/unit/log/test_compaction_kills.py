@@ -1,5 +1,6 @@
 """kill -9 at every place where a compaction writes, and again where the start after it does."""
 
+import functools
 import itertools
 import os
 import shutil
@@ -12,23 +13,18 @@ import pytest
 from holdfast.log import disk
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.partition_log import PartitionLog
-from holdfast.wire.records import decode_batch
+from holdfast.wire.records import Record, decode_batch
 from tests.unit.log.keyed import COMPACT, HOUR_MS, History, check, found, keyed, shape, values
 from tests.unit.log.samples import NOW_MS, append
 from tests.unit.log.test_kill_points import check_indexes
+
+pytestmark = pytest.mark.usefixtures("no_syncs")
 
 TOPIC = ("keys", 0)
 PRODUCER = 77
 KEYS = 7
 # So that the test can be spread over several workers.
 SHARES = 2
-
-
-@pytest.fixture(autouse=True)
-def _no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written outlives the process without a sync; only a power cut would show the difference."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
 
 
 def start(path: Path) -> tuple[DataDirectory, PartitionLog]:
@@ -97,9 +93,14 @@ def history_of(log: PartitionLog) -> History:
     """The batches are numbered, so the log's end says what was written."""
     history = History()
     for number in range(log.end_offset // 2):
-        (batch,) = keyed(numbered(number), producer_id=PRODUCER, sequence=2 * number)
-        history.records += [record._replace(offset=2 * number + n) for n, record in enumerate(decode_batch(batch.data))]
+        history.records += records_of(number)
     return history
+
+
+@functools.cache
+def records_of(number: int) -> list[Record]:
+    (batch,) = keyed(numbered(number), producer_id=PRODUCER, sequence=2 * number)
+    return [record._replace(offset=2 * number + n) for n, record in enumerate(decode_batch(batch.data))]
 
 
 def look(path: Path, prepared: int) -> None:

@@ -23,6 +23,8 @@ from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.batch import Batch, BatchError, parse_header
 from tests.unit.log.samples import NOW_MS, TINY, append, contents, sample
 
+pytestmark = pytest.mark.usefixtures("no_syncs")
+
 TOPIC = ("orders", 0)
 CONFIG = replace(TINY, segment_bytes=600, retention_bytes=1500)
 PRODUCER = 77
@@ -32,13 +34,6 @@ SHARES = 4
 
 _MESSAGE = struct.Struct(">cq")
 Say = Callable[[bytes, int], None]
-
-
-@pytest.fixture(autouse=True)
-def _no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written outlives the process without a sync; only a power cut would show the difference."""
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(os, "fdatasync", lambda fd: None)
 
 
 def numbered(number: int) -> list[Batch]:

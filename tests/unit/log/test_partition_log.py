@@ -238,6 +238,21 @@ def test_segments_roll_by_the_records_time(tmp_path: Path) -> None:
     assert log.segment_count == 2
 
 
+def test_segments_roll_when_an_index_is_full(tmp_path: Path) -> None:
+    # given room for eight entries of the time index, one of which is kept for the largest timestamp
+    log = open_log(
+        tmp_path / "t-0", replace(TINY, segment_bytes=1 << 20, index_interval_bytes=0, segment_index_bytes=96)
+    )
+
+    fill(log, 60)
+    log.close()
+
+    indexes = [path.stat().st_size for path in log.directory.glob("*index")]
+    assert log.end_offset == 120
+    assert len(indexes) > 6
+    assert max(indexes) <= 96
+
+
 def test_retention_by_size_keeps_as_much_as_the_limit(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", replace(TINY, retention_bytes=2500))
     fill(log, 60)

@@ -3,6 +3,7 @@
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,58 @@ def test_below_the_recovery_point_nothing_is_read_again(tmp_path: Path) -> None:
     # then trust finds all batches, and distrust finds the flipped bit
     assert len(contents(open_log(directory, recovery_point=recovery_point))) == len(stored)
     assert len(contents(open_log(directory, recovery_point=0))) < len(stored)
+
+
+def test_what_was_built_again_and_is_the_same_is_not_written_again(tmp_path: Path) -> None:
+    # given a log that was closed properly, and a broker that was killed before anybody used it
+    log = open_log(tmp_path / "t-0")
+    fill(log, 20)
+    log.close()
+    killed(open_log(log.directory))
+    last = last_segment(log.directory)
+    indexes = last.with_suffix(".index"), last.with_suffix(".timeindex")
+    before = {path: path.stat().st_mtime_ns for path in indexes}
+
+    # when it is opened and closed again
+    open_log(log.directory, recovery_point=log.end_offset).close()
+
+    # then the indexes of its last segment are the files that they were
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+INDEX_FAULTS: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: path.unlink(),
+    "torn": lambda path: os.truncate(path, path.stat().st_size - 3),
+    "empty": lambda path: os.truncate(path, 0),
+    "another log's": lambda path: path.write_bytes(b"\x01" * path.stat().st_size),
+}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("fault", INDEX_FAULTS)
+def test_an_index_that_is_wrong_is_built_again(tmp_path: Path, suffix: str, fault: str) -> None:
+    # given a cleanly closed log with timestamps that go up and down, one index of each segment spoilt
+    log = open_log(tmp_path / "t-0")
+    for number in range(40):
+        append(log, sample(2, timestamp=NOW_MS + (number * 7919) % 1000))
+    stored, latest = contents(log), log.max_timestamp()
+    times = [latest.timestamp, NOW_MS, NOW_MS + 500, NOW_MS + 900]
+    expected = [log.offset_for_timestamp(time) for time in times]
+    log.close()
+    written = {path: path.read_bytes() for path in log.directory.glob(f"*{suffix}")}
+    assert len(written) > 3
+    for path in written:
+        INDEX_FAULTS[fault](path)
+
+    # when it is opened
+    log = open_log(log.directory, clean=True)
+
+    # then every look-up finds what it found before, and the close writes an index that ends where the old one did
+    assert contents(log) == stored
+    assert log.max_timestamp() == latest
+    assert [log.offset_for_timestamp(time) for time in times] == expected
+    log.close()
+    assert {path: path.read_bytes()[-8:] for path in written} == {path: data[-8:] for path, data in written.items()}
 
 
 def test_a_torn_snapshot_is_ignored(tmp_path: Path) -> None:

@@ -31,8 +31,10 @@ JOIN_VERSIONS = (0, 9)
 
 
 class Scene:
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, extensions: bool = False, **settings: Any) -> None:
+        """`extensions`: the coordinator is a Holdfast, and says so."""
         self.now = 1_000
+        self.extensions = extensions
         self.member = Membership(MembershipSettings(GROUP, "consumer", **settings))
         self.sent: list[Send] = []
         """Requests that wait for an answer."""
@@ -113,7 +115,7 @@ class Scene:
     def find_coordinator(self, join_versions: tuple[int, int] = JOIN_VERSIONS) -> None:
         self.answer(FIND_COORDINATOR, coordinator_at())
         self.event(Reach)
-        self.do("reached", join_versions, self.now)
+        self.do("reached", join_versions, self.now, has_extensions=self.extensions)
 
     def start(self) -> None:
         """Up to the first JoinGroup."""

@@ -109,7 +109,7 @@ def test_looking_for_the_coordinator_is_quick_again_after_it_was_found() -> None
         scene.heartbeat(ErrorCode.NOT_COORDINATOR)
         scene.pass_time(10_000)
         scene.find_coordinator()
-    assert scene.member._search._failures == 6
+    assert scene.member._search.failures == 6
     scene.heartbeat()
 
     # when it moves once more

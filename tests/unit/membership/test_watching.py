@@ -1,5 +1,7 @@
 """The leader's eye on the topics: a change is noticed, and many in a row cost one rebalance."""
 
+import pytest
+
 from holdfast.assignors.interface import Cluster
 from holdfast.membership.watching import TopicWatch
 
@@ -73,3 +75,34 @@ def test_whoever_does_not_lead_does_not_watch() -> None:
     watch.stop()
     assert not watch.seen(AFTER, 0)
     assert not watch.is_on
+
+
+@pytest.mark.parametrize(
+    ("now", "grew"),
+    [
+        (Cluster({"t": 3, "u": 1}), True),
+        (Cluster({"t": 3, "u": 5}), True),
+        (Cluster({"t": 1, "u": 2}), False),
+        (Cluster({"t": 3}), False),
+        (Cluster({"t": 3, "u": 1, "v": 1}), False),
+    ],
+    ids=["one grew", "both grew", "one shrank", "one went", "one came"],
+)
+def test_growth_is_more_partitions_of_the_same_topics(now: Cluster, grew: bool) -> None:
+    watch = TopicWatch(0)
+    watch.start(Cluster({"t": 2, "u": 1}))
+
+    assert watch.only_grew(now) is grew
+
+
+def test_what_moved_to_another_rack_is_no_mere_growth() -> None:
+    here, there = frozenset({"here"}), frozenset({"there"})
+    watch = TopicWatch(0)
+    watch.start(Cluster({"t": 1}, {"t": (here,)}))
+
+    assert watch.only_grew(Cluster({"t": 2}, {"t": (here, there)}))
+    assert not watch.only_grew(Cluster({"t": 2}, {"t": (there, here)}))
+
+
+def test_who_does_not_watch_sees_no_growth() -> None:
+    assert not TopicWatch(0).only_grew(Cluster({"t": 2}))

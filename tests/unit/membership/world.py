@@ -13,10 +13,25 @@ from typing import Any
 
 from holdfast.assignors import Assignor, Cluster
 from holdfast.membership import Membership, MembershipSettings
-from holdfast.membership.effects import Adopt, CommitEnded, Failed, HangUp, Lane, Lead, Left, Prepare, Reach, Send
-from holdfast.membership.leading import decide, read_subscriptions, subscribed_topics
+from holdfast.membership.coverage import uncovered
+from holdfast.membership.effects import (
+    Adopt,
+    CommitEnded,
+    Failed,
+    HangUp,
+    Lane,
+    Lead,
+    LeaderFailed,
+    Left,
+    Prepare,
+    Reach,
+    Send,
+)
+from holdfast.membership.leading import BadAssignment, decide, read_subscriptions, subscribed_topics
 from holdfast.membership.phases import Phase
+from holdfast.membership.resync import Leader, growth
 from holdfast.membership.share import Share
+from holdfast.wire.apis.describe_groups import DescribedGroup
 from holdfast.wire.apis.find_coordinator import FIND_COORDINATOR
 from holdfast.wire.apis.heartbeat import HEARTBEAT
 from holdfast.wire.apis.join_group import JOIN_GROUP
@@ -50,6 +65,12 @@ class Actor:
     paused_until: int = 0
     over: bool = False
     positions: dict[Where, int] = field(default_factory=dict)
+    epoch: int = -1
+    revocations: int = 0
+    """How often it had to give something up."""
+    _led_for: Cluster | None = None
+    """The topics as they were when it last assigned."""
+    _skipped: bool = False
     _waiting: list[tuple[Send, Handle]] = field(default_factory=list)
     _commits: dict[int, dict[Where, int]] = field(default_factory=dict)
 
@@ -77,6 +98,7 @@ class Actor:
         self.member.polled(now)
         self.member.tick(now)
         self._perform()
+        self._look_at_topics(now)
         self._work(now)
         self._perform()
 
@@ -109,17 +131,20 @@ class Actor:
                     case Send():
                         self._send(effect)
                     case Reach():
-                        self.member.reached((0, 9), now)
+                        self.member.reached((0, 9), now, has_extensions=self.world.extensions)
                     case HangUp(lanes):
                         self._hang_up(lanes)
                     case Prepare(number, lost):
                         gone = self.share.give_up(lost=lost)
+                        self._led_for = None
                         self._let_go([*gone.revoked, *gone.lost])
                         self.member.prepared(number, self.share.protocols(), now)
                     case Lead():
                         self._lead(effect)
                     case Adopt():
                         self._adopt(effect)
+                    case LeaderFailed():
+                        self.world.told_of_failures += 1
                     case CommitEnded():
                         self._commits.pop(effect.commit, None)
                     case Failed():
@@ -139,16 +164,48 @@ class Actor:
 
     def _lead(self, event: Lead) -> None:
         now = self.world.bench.now
-        if event.skip:
-            self.member.decided(event.generation, {}, now)
-            return
         subscriptions = read_subscriptions(event.members)
         known = subscribed_topics(subscriptions)
         cluster = Cluster({name: count for name, count in self.world.cluster.partitions.items() if name in known})
-        decision = decide(self.share.assignors[event.protocol], cluster, subscriptions)
-        self.member.decided(event.generation, decision, now)
+        self._led_for, self._skipped = cluster, event.skip
+        if event.skip:
+            self.member.decided(event.generation, {}, now)
+            return
+        try:
+            decision = decide(self.share.assignors[event.protocol], cluster, subscriptions)
+        except BadAssignment as error:
+            self.member.report_failure(event.generation, error.fault, str(error), now)
+        else:
+            self.member.decided(event.generation, decision, now)
+
+    def _look_at_topics(self, now: int) -> None:
+        """The leader's eye: what has come is handed out, by a resync where the shares only grow."""
+        led_for, topics = self._led_for, self.world.cluster
+        if led_for is None or not self.member.is_leader or self.member.phase is not Phase.STABLE:
+            return
+        current = Cluster({name: topics.partitions[name] for name in led_for.partitions})
+        if current.partitions == led_for.partitions and not (self._skipped and self._finds_uncovered(current)):
+            return
+        self._led_for, self._skipped = current, False
+        found = None
+        if self.world.extensions:
+            leader = Leader(self.member.seat.member_id, self.member.seat.generation, self.share.assignors)
+            found = growth(leader, current, current.partitions, self.world.described())
+        if found is None:
+            self.member.rejoin("cached metadata has changed", now)
+        else:
+            self.member.resync(leader.generation, found.epoch, found.shares, "cached metadata has changed", now)
+        self._perform()
+
+    def _finds_uncovered(self, cluster: Cluster) -> bool:
+        """KIP-814: told to skip the assignment, it does not know what has come while it was away; it looks once."""
+        self._skipped = False
+        have = [one.member_assignment for one in self.world.described().members]
+        return bool(uncovered(cluster, cluster.partitions, have))
 
     def _adopt(self, event: Adopt) -> None:
+        assert event.epoch is None or event.epoch >= self.epoch, f"{self.name}: {event.epoch} after {self.epoch}"
+        self.epoch = self.epoch if event.epoch is None else event.epoch
         change = self.share.adopt(event.protocol, event.generation, event.assignment)
         self._let_go(change.revoked)
         committed = self.world.bench.fetch()
@@ -158,6 +215,7 @@ class Actor:
             self.member.rejoin(change.rejoin, self.world.bench.now)
 
     def _let_go(self, partitions: list[Where]) -> None:
+        self.revocations += bool(partitions)
         for where in partitions:
             self.positions.pop(where, None)
 
@@ -174,8 +232,12 @@ class Actor:
 
 
 class World:
-    def __init__(self, partitions: dict[str, int]) -> None:
+    def __init__(self, partitions: dict[str, int], *, extensions: bool = False) -> None:
+        """`extensions`: the members know that their coordinator is a Holdfast."""
+        self.extensions = extensions
+        self.told_of_failures = 0
         self.bench = Bench(partition_count=1)
+        self.bench.topics |= partitions
         self.cluster = Cluster(partitions)
         self.actors: list[Actor] = []
         self.processed: dict[Where, set[int]] = {}
@@ -190,6 +252,13 @@ class World:
     def kill(self, actor: Actor) -> None:
         """Gone without a word; its requests stay where they are, as they do when a machine dies."""
         self.actors.remove(actor)
+
+    def grow(self, topic: str, more: int) -> None:
+        self.cluster = Cluster({**self.cluster.partitions, topic: self.cluster.partitions[topic] + more})
+        self.bench.topic_grew(topic, self.cluster.partitions[topic])
+
+    def described(self) -> DescribedGroup:
+        return self.bench.coordinator.describe_group(GROUP, 5, with_extensions=True)
 
     def restart_broker(self) -> None:
         self.bench.restart()
@@ -224,6 +293,9 @@ class World:
                 {one.member_id: one.assignment for one in request.assignments},
                 instance=request.group_instance_id,
                 protocol_name=request.protocol_name,
+                wants_epoch=request.wants_epoch,
+                resync_from_epoch=request.resync_from_epoch,
+                failure=request.failure,
             )
         if send.api is HEARTBEAT:
             return bench.heartbeat_later(request.member_id, request.generation_id, instance=request.group_instance_id)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from holdfast.wire.errors import WireError
 from holdfast.wire.fields import ZERO_UUID
 from holdfast.wire.group_records import (
+    ExtensionsKey,
+    ExtensionsValue,
     GenerationKey,
     GenerationMember,
     GenerationValue,
@@ -21,9 +23,11 @@ from holdfast.wire.group_records import (
     GroupRecordValue,
     HighestGenerationKey,
     HighestGenerationValue,
+    LeftOut,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
+    RegisteredMember,
     decode_record,
     encode_key,
     encode_value,
@@ -106,6 +110,7 @@ WRITTEN: list[tuple[GroupRecordKey, GroupRecordValue]] = [
     (GROUP_KEY, group(1000, 3000, "a")),
     (GENERATION_KEY, GENERATION),
     (HighestGenerationKey(), HighestGenerationValue(41)),
+    (ExtensionsKey("g"), ExtensionsValue(2, -1, [RegisteredMember("a", 9)], 28, 1, ["a-1"], [LeftOut("t", 4)])),
 ]
 """One record of each kind."""
 
@@ -136,7 +141,7 @@ def test_216_a_value_of_an_unknown_version_is_an_error(key: bytes, version: int)
         decode_record(key, value)
 
 
-@pytest.mark.parametrize("version", [3, 23, 9999, 10_002, 0x7FFF, -1])
+@pytest.mark.parametrize("version", [3, 23, 9999, 10_003, 0x7FFF, -1])
 def test_216_an_unknown_kind_of_key_is_skipped_whatever_its_record_holds(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True)
 
@@ -216,6 +221,20 @@ def test_the_bytes_of_the_highest_generation() -> None:
 def test_our_own_values_have_one_version(key: GroupRecordKey) -> None:
     with pytest.raises(WireError, match="no version 1"):
         decode_record(encode_key(key), b"\x00\x01" + bytes(100))
+
+
+def test_the_bytes_of_what_a_group_has_beyond_kafka() -> None:
+    """Version 0 holds all but the partitions that were left out, and is written where there are none: what was written
+    before there was version 1 is read, and an ordinary group's record is as it was."""
+    key, kept = bytes.fromhex("27120001 67"), "00000002 ffffffff 00000000 0000001c 00000001 00000001 0003 612d31"
+    plain, left_out = ExtensionsValue(2, -1, [], 28, 1, ["a-1"]), [LeftOut("t", 4)]
+    v0, v1 = bytes.fromhex("0000" + kept), bytes.fromhex("0001" + kept + "00000001 0001 74 00000004")
+
+    assert (encode_key(ExtensionsKey("g")), encode_value(plain)) == (key, v0)
+    assert decode_record(key, v0) == (ExtensionsKey("g"), plain)
+    plain.left_out = left_out
+    assert encode_value(plain) == v1
+    assert decode_record(key, v1) == (ExtensionsKey("g"), plain)
 
 
 # -- all kinds --------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_unknown_tags_are_skipped(cls: Any, version: int) -> None:
     assert encoded.endswith(b"\x00"), "no tagged field is set"
     unknown = b"".join(
         encode_uvarint(tag) + encode_uvarint(len(body)) + body
-        for tag, body in ((77, b""), (9_999, b"x"), (10_000, b"y" * 200), (0xFFFFFFFF, b"z"))
+        for tag, body in ((77, b""), (9_999, b"x"), (20_000, b"y" * 200), (0xFFFFFFFF, b"z"))
     )
 
     extended = encoded[:-1] + encode_uvarint(4) + unknown

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import Refused
 from holdfast.broker.partition import LEADER_EPOCH
+from holdfast.broker.security.acls import OPERATIONS, Operation, ResourceType
 from holdfast.wire.error_codes import ErrorCode
 
-ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""Bit n stands for Kafka's AclOperation n. Nothing is forbidden, so these are all that a topic knows: read, write,
-create, delete, alter, describe, describe configs, alter configs."""
+if TYPE_CHECKING:
+    from holdfast.broker.security.user_desk import Access
 
-ALL_GROUP_OPERATIONS: Final = 0b1101_0100_1000
-"""Read, delete, describe, describe configs, alter configs."""
 
-ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
+def _all_of(kind: ResourceType) -> int:
+    return sum(1 << operation for operation in OPERATIONS[kind])
+
+
+ALL_TOPIC_OPERATIONS: Final = _all_of(ResourceType.TOPIC)
+"""Bit n stands for Kafka's AclOperation n: what a client is told it may do where nothing is forbidden."""
+ALL_GROUP_OPERATIONS: Final = _all_of(ResourceType.GROUP)
+ALL_CLUSTER_OPERATIONS: Final = _all_of(ResourceType.CLUSTER)
+
+
+def topic_operations(access: Access | None, name: str) -> int:
+    return ALL_TOPIC_OPERATIONS if access is None else access.operations(ResourceType.TOPIC, name)
+
+
+def group_operations(access: Access | None, name: str) -> int:
+    return ALL_GROUP_OPERATIONS if access is None else access.operations(ResourceType.GROUP, name)
+
+
+def cluster_operations(access: Access | None) -> int:
+    """As Kafka: whoever may not describe the cluster hears of nothing that it may do to it."""
+    if access is None:
+        return ALL_CLUSTER_OPERATIONS
+    return access.operations(ResourceType.CLUSTER) if access.cluster(Operation.DESCRIBE) else 0
 
 
 def check_leader_epoch(current_leader_epoch: int) -> ErrorCode:

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 async def alter_configs(
     broker: Broker,
     request: AlterConfigsRequest,
-    context: RequestContext,  # noqa: ARG001
+    context: RequestContext,
 ) -> AlterConfigsResponse:
     async def alter(resource: AlterConfigsResource) -> None:
         overrides = {config.name: refuse_null(config.name, config.value) for config in resource.configs}
-        await alter_resource(broker, resource, lambda _: overrides, validate_only=request.validate_only)
+        await alter_resource(
+            broker, resource, lambda _: overrides, context=context, validate_only=request.validate_only
+        )
 
     return AlterConfigsResponse(
         responses=[

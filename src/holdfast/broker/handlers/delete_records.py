@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.topic_config import value_of
-from holdfast.log import OffsetOutOfRange, StorageError
+from holdfast.log import LogError, OffsetOutOfRange, StorageError
 from holdfast.wire.apis.delete_records import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
@@ -78,6 +78,9 @@ def _cut(broker: Broker, topic: Topic | None, wanted: DeleteRecordsPartition) ->
         return DeleteRecordsPartitionResult(index, UNKNOWN, refused.code)
     except OffsetOutOfRange:
         return DeleteRecordsPartitionResult(index, UNKNOWN, ErrorCode.OFFSET_OUT_OF_RANGE)
+    except LogError as error:
+        logger.error("%s", error)
+        return DeleteRecordsPartitionResult(index, UNKNOWN, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def _store_starts(broker: Broker) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._common import ALL_CLUSTER_OPERATIONS
+from holdfast.broker.handlers._common import cluster_operations
 from holdfast.wire.apis.describe_cluster import (
     DESCRIBE_CLUSTER,
     DescribeClusterBroker,
@@ -25,7 +25,7 @@ CONTROLLERS: Final = 2
 def describe_cluster(
     broker: Broker,
     request: DescribeClusterRequest,
-    context: RequestContext,  # noqa: ARG001
+    context: RequestContext,
 ) -> DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
@@ -38,12 +38,12 @@ def describe_cluster(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    host, port = broker.advertised
+    host, port = context.advertised
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=[DescribeClusterBroker(broker.node_id, host, port, broker.rack)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context.access)
     return response

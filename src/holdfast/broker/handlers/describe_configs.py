@@ -1,13 +1,14 @@
-"""DescribeConfigs: every config of a topic or of this broker, its value, and where that comes from."""
+"""DescribeConfigs: every config of a topic, of this broker or of a group, its value, and where that comes from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from holdfast.broker.config_entries import ConfigEntry, broker_entries, topic_entries
-from holdfast.broker.config_resources import ResourceType, broker_id, unsupported
+from holdfast.broker.config_entries import ConfigEntry, broker_entries, entries_for_all_brokers, topic_entries
+from holdfast.broker.config_resources import ResourceType, check_broker_id, group_extensions, unsupported
 from holdfast.broker.dispatch import Refused, RequestContext, handles
+from holdfast.broker.group_config import group_entries
 from holdfast.broker.topics import invalid_name
 from holdfast.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -69,9 +70,11 @@ def _entries(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Conf
         return topic_entries(broker.config, topic.overrides)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
-            return ()  # what was altered for all brokers at run time: nothing can be
-        broker_id(broker, name)
+            return entries_for_all_brokers(broker.config)
+        check_broker_id(broker, name, "Broker", f"{broker.config.node_id} or empty string")
         return broker_entries(broker.config)
+    if resource.resource_type == ResourceType.GROUP:
+        return group_entries(group_extensions(broker, name))
     raise unsupported(resource.resource_type)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._common import ALL_GROUP_OPERATIONS
+from holdfast.broker.handlers._common import group_operations
 from holdfast.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse
 from holdfast.wire.error_codes import ErrorCode
 
@@ -18,10 +18,11 @@ def describe_groups(broker: Broker, request: DescribeGroupsRequest, context: Req
     coordinator = broker.groups.coordinator
     # Each of them once: a short request must not become a long reply.
     described = [
-        coordinator.describe_group(group_id, context.api_version) for group_id in dict.fromkeys(request.groups)
+        coordinator.describe_group(group_id, context.api_version, with_extensions=request.include_extensions)
+        for group_id in dict.fromkeys(request.groups)
     ]
     if request.include_authorized_operations:
         for group in described:
             if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = ALL_GROUP_OPERATIONS
+                group.authorized_operations = group_operations(context.access, group.group_id)
     return DescribeGroupsResponse(groups=described)

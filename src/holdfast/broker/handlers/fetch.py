@@ -2,7 +2,8 @@
 
 A fetch that finds less than `min_bytes` is parked until an append brings enough, or its time is up. Fetch sessions
 (KIP-227) are never granted: a broker may always answer with session 0, and a client then names its partitions in
-every request. For one broker without replicas that costs less than remembering them.
+every request. For one broker without replicas that costs less than remembering them. As in Kafka it is the epoch that
+says whether a request names them all, also when it ends a session or begins another.
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FIRST_WITH_TOPIC_IDS: Final = 13
+NEW_SESSION: Final = 0
+NO_SESSION: Final = -1
 
 
 @handles(FETCH)
 def fetch(
     broker: Broker, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    if request.session_id != 0:
+    if request.session_epoch not in (NEW_SESSION, NO_SESSION):
+        # It counts on what it said before, which nobody kept.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     reading = _Reading(broker, request, context.api_version)
     response = reading.read()
@@ -123,6 +127,7 @@ class _Reading:
     ) -> FetchablePartitionResponse:
         """`nothing_yet`: the reply's first batch is sent whole, whatever its size, so that readers always get on."""
         log = partition.log
+        # Kafka takes every negative epoch in a fetch for none: with epoch 0 as the first, nobody can be fenced here.
         if wanted.current_leader_epoch > LEADER_EPOCH:
             return _failed(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)
         if wanted.last_fetched_epoch > LEADER_EPOCH:

@@ -28,9 +28,9 @@ def find_coordinator(
 ) -> FindCoordinatorResponse:
     if context.api_version >= BATCHED_SINCE:
         return FindCoordinatorResponse(
-            coordinators=[_found(broker, key, request.key_type) for key in request.coordinator_keys]
+            coordinators=[_found(broker, context, key, request.key_type) for key in request.coordinator_keys]
         )
-    found = _found(broker, request.key, request.key_type)
+    found = _found(broker, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         # As Kafka: the one-key versions spell out that there is no error.
@@ -41,7 +41,7 @@ def find_coordinator(
     )
 
 
-def _found(broker: Broker, key: str, key_type: int) -> FoundCoordinator:
+def _found(broker: Broker, context: RequestContext, key: str, key_type: int) -> FoundCoordinator:
     if key_type == TRANSACTION:
         # The one error that clients take as final, so that they say so instead of asking again.
         return _refused(
@@ -49,7 +49,7 @@ def _found(broker: Broker, key: str, key_type: int) -> FoundCoordinator:
         )
     if key_type != GROUP:
         return _refused(key, ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are not served")
-    host, port = broker.advertised
+    host, port = context.advertised
     return FoundCoordinator(
         key=key, node_id=broker.node_id, host=host, port=port, error_code=ErrorCode.NONE, error_message=""
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from holdfast.broker import broker_overrides, topic_config
 from holdfast.broker.config import BrokerConfig
 from holdfast.broker.config_keys import split_list
-from holdfast.broker.config_resources import alter_all, alter_resource, refuse_null
+from holdfast.broker.config_resources import ResourceType, alter_all, alter_resource, refuse_null
 from holdfast.broker.dispatch import Refused, RequestContext, handles
-from holdfast.broker.topic_config import is_list, text_of
 from holdfast.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlterableConfig,
@@ -36,13 +36,16 @@ class Operation(IntEnum):
 async def incremental_alter_configs(
     broker: Broker,
     request: IncrementalAlterConfigsRequest,
-    context: RequestContext,  # noqa: ARG001
+    context: RequestContext,
 ) -> IncrementalAlterConfigsResponse:
     async def alter(resource: IncrementalAlterConfigsResource) -> None:
-        def change(current: Mapping[str, str]) -> dict[str, str]:
-            return _changed(broker.config, current, resource.configs)
+        of_broker = resource.resource_type == ResourceType.BROKER
 
-        await alter_resource(broker, resource, change, validate_only=request.validate_only)
+        def change(current: Mapping[str, str]) -> dict[str, str]:
+            lists = _BrokerLists(broker.config, current) if of_broker else _TopicLists(broker.config, current)
+            return _changed(current, resource.configs, lists)
+
+        await alter_resource(broker, resource, change, context=context, validate_only=request.validate_only)
 
     return IncrementalAlterConfigsResponse(
         responses=[
@@ -57,9 +60,38 @@ async def incremental_alter_configs(
     )
 
 
-def _changed(
-    broker: BrokerConfig, current: Mapping[str, str], changes: list[IncrementalAlterableConfig]
-) -> dict[str, str]:
+class _Lists(Protocol):
+    """The lists that can be added to and taken from."""
+
+    def has(self, name: str) -> bool: ...
+    def text_of(self, name: str) -> str | None: ...
+
+
+class _TopicLists:
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
+        self._broker = broker
+        self._overrides = overrides
+
+    def has(self, name: str) -> bool:
+        return topic_config.is_list(name)
+
+    def text_of(self, name: str) -> str | None:
+        return topic_config.text_of(self._broker, self._overrides, name)
+
+
+class _BrokerLists:
+    def __init__(self, broker: BrokerConfig, altered: Mapping[str, str]) -> None:
+        self._broker = broker
+        self._altered = altered
+
+    def has(self, name: str) -> bool:
+        return broker_overrides.is_list(name)
+
+    def text_of(self, name: str) -> str | None:
+        return self._altered.get(name, self._broker.text_of(name))
+
+
+def _changed(current: Mapping[str, str], changes: list[IncrementalAlterableConfig], lists: _Lists) -> dict[str, str]:
     overrides = dict(current)
     for change in changes:
         if change.config_operation == Operation.DELETE:
@@ -69,20 +101,18 @@ def _changed(
         if change.config_operation == Operation.SET:
             overrides[change.name] = value
         else:
-            overrides[change.name] = _changed_list(broker, current, change, value)
+            overrides[change.name] = _changed_list(change, value, lists)
     return overrides
 
 
-def _changed_list(
-    broker: BrokerConfig, current: Mapping[str, str], change: IncrementalAlterableConfig, value: str
-) -> str:
-    """What the list holds now, be it the topic's own or the default, with the elements of `value` added or removed."""
+def _changed_list(change: IncrementalAlterableConfig, value: str, lists: _Lists) -> str:
+    """What the list holds now, be it set or the default, with the elements of `value` added or removed."""
     if change.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.config_operation}")
-    if not is_list(change.name):
+    if not lists.has(change.name):
         operation = Operation(change.config_operation).name
         raise Refused(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {change.name} because its type is not LIST.")
-    elements = split_list(text_of(broker, current, change.name) or "")
+    elements = split_list(lists.text_of(change.name) or "")
     named = split_list(value)
     if change.config_operation == Operation.APPEND:
         return ",".join(dict.fromkeys(elements + named))

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from holdfast.broker.dispatch import Encoded, Refused, RequestContext, handles
-from holdfast.broker.handlers._common import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS
+from holdfast.broker.handlers._common import cluster_operations, topic_operations
 from holdfast.broker.handlers.create_topics import DEFAULT, MAX_PARTITIONS_PER_REQUEST, create_topic
 from holdfast.broker.partition import LEADER_EPOCH
+from holdfast.broker.security.acls import Operation, ResourceType
 from holdfast.broker.topics import INTERNAL_TOPICS, Topic, invalid_name
 from holdfast.wire.apis.create_topics import CreatableTopic
 from holdfast.wire.apis.metadata import (
@@ -38,6 +39,7 @@ from holdfast.wire.fields import ZERO_UUID
 from holdfast.wire.message import encode
 
 if TYPE_CHECKING:
+    from holdfast.broker.security.user_desk import Access
     from holdfast.broker.server import Broker
 
 logger = logging.getLogger(__name__)
@@ -51,11 +53,23 @@ MAX_PARTITIONS_ON_LOOP: Final = 1000
 """A microsecond or so for each partition: up to here a reply is made in less time than a thread is worth."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    broker: Broker
+    request: MetadataRequest
+    version: int
+    advertised: tuple[str, int]
+    """What this client is to be told of where we are."""
+    access: Access | None
+    """What it may see; None: everything."""
+
+
 @handles(METADATA)
 def metadata(broker: Broker, request: MetadataRequest, context: RequestContext) -> Reply | Waiting:
     wanted, version = request.topics, context.api_version
+    asked = _Question(broker, request, version, context.advertised, context.access)
     if wanted is None or (not wanted and version < FIRST_WITH_NULL_FOR_ALL):
-        return _all_topics(broker, request, version)
+        return _all_topics(asked)
     code = _malformed(wanted, version)
     if code:
         topics = [MetadataResponseTopic(code, one.name or "", one.topic_id) for one in wanted]
@@ -63,8 +77,8 @@ def metadata(broker: Broker, request: MetadataRequest, context: RequestContext) 
     ids = dict.fromkeys(one.topic_id for one in wanted if one.topic_id != ZERO_UUID)
     if ids:
         # As in Kafka: with one id in the request, names count for nothing.
-        return _by_id(broker, request, version, ids)
-    return _by_name(broker, request, version, dict.fromkeys(one.name for one in wanted if one.name is not None))
+        return _by_id(asked, ids)
+    return _by_name(asked, dict.fromkeys(one.name for one in wanted if one.name is not None))
 
 
 def _malformed(wanted: Sequence[MetadataRequestTopic], version: int) -> ErrorCode:
@@ -83,25 +97,32 @@ class _Listing:
     """All topics as they are until one of them changes, and the replies that say so."""
 
     state: list[tuple[bytes, int]] = field(default_factory=list)
-    replies: dict[tuple[int, bool, bool], asyncio.Task[Encoded]] = field(default_factory=dict)
+    replies: dict[tuple[int, bool, bool, tuple[str, int]], asyncio.Task[Encoded]] = field(default_factory=dict)
 
 
 _listings: Final[WeakKeyDictionary[Broker, _Listing]] = WeakKeyDictionary()
 
 
-def _all_topics(broker: Broker, request: MetadataRequest, version: int) -> Reply | Waiting:
+def _all_topics(asked: _Question) -> Reply | Waiting:
+    broker, request, access = asked.broker, asked.request, asked.access
+    if access is not None:
+        return _reply(asked, [topic for topic in broker.topics if access.sees(ResourceType.TOPIC, topic.name)])
     topics = list(broker.topics)
     if sum(len(topic.partitions) for topic in topics) <= MAX_PARTITIONS_ON_LOOP:
-        return _response(broker, request, topics)
+        return _response(asked, topics)
     state = [(topic.id, len(topic.partitions)) for topic in topics]
     listing = _listings.get(broker)
     if listing is None or listing.state != state:
         listing = _listings[broker] = _Listing(state)
-    key = version, request.include_topic_authorized_operations, request.include_cluster_authorized_operations
+    key = (
+        asked.version,
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+        asked.advertised,
+    )
     task = listing.replies.get(key)
     if task is None:
-        making = _make_in_thread(broker, request, version, topics)
-        task = listing.replies[key] = asyncio.get_running_loop().create_task(making)
+        task = listing.replies[key] = asyncio.get_running_loop().create_task(_make_in_thread(asked, topics))
     return task.result() if task.done() else _made(task)
 
 
@@ -112,29 +133,36 @@ async def _made(task: asyncio.Task[Encoded]) -> Encoded:
 # -- some topics -------------------------------------------------------------------------------------------------------
 
 
-def _by_id(broker: Broker, request: MetadataRequest, version: int, ids: Iterable[bytes]) -> Reply | Waiting:
+def _by_id(asked: _Question, ids: Iterable[bytes]) -> Reply | Waiting:
     known: list[Topic] = []
     unknown: list[MetadataResponseTopic] = []
     for topic_id in ids:
-        topic = broker.topics.by_id(topic_id)
-        if topic is None:
+        topic = asked.broker.topics.by_id(topic_id)
+        # As Kafka: whoever may not know of a topic does not learn its name by its id.
+        if topic is None or not _is_visible(asked, topic.name):
             unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
         else:
             known.append(topic)
-    return _reply(broker, request, version, known, unknown_ids=unknown)
+    return _reply(asked, known, unknown_ids=unknown)
 
 
-def _by_name(broker: Broker, request: MetadataRequest, version: int, names: Iterable[str]) -> Reply | Waiting:
+def _by_name(asked: _Question, names: Iterable[str]) -> Reply | Waiting:
+    broker = asked.broker
     known: list[Topic] = []
     missing: list[MetadataResponseTopic] = []
     to_create: list[str] = []
-    may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    may_create = asked.request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     for name in names:
         topic = broker.topics.get(name)
-        if topic is not None:
+        if not _is_visible(asked, name):
+            # Whether it exists or not: that, too, is not to be known.
+            missing.append(MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+        elif topic is not None:
             known.append(topic)
         elif invalid_name(name) is not None:
             missing.append(MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name))
+        elif may_create and not _is_creatable(asked, name):
+            missing.append(MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
         else:
             internal = name in INTERNAL_TOPICS
             missing.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=internal))
@@ -145,8 +173,17 @@ def _by_name(broker: Broker, request: MetadataRequest, version: int, names: Iter
         # Kafka's controller refuses them all.
         logger.warning("%d unknown topics are asked for at once; none of them is created", len(to_create))
         to_create = []
-    reply = _reply(broker, request, version, known, missing=missing)
+    reply = _reply(asked, known, missing=missing)
     return broker.changes.to_the_end(_after_creating(broker, to_create, reply)) if to_create else reply
+
+
+def _is_visible(asked: _Question, name: str) -> bool:
+    return asked.access is None or asked.access.topic(Operation.DESCRIBE, name)
+
+
+def _is_creatable(asked: _Question, name: str) -> bool:
+    access = asked.access
+    return access is None or access.cluster(Operation.CREATE) or access.topic(Operation.CREATE, name)
 
 
 async def _after_creating(broker: Broker, names: Sequence[str], reply: Reply | Waiting) -> Reply:
@@ -164,42 +201,38 @@ async def _after_creating(broker: Broker, names: Sequence[str], reply: Reply | W
 
 
 def _reply(
-    broker: Broker,
-    request: MetadataRequest,
-    version: int,
+    asked: _Question,
     known: Sequence[Topic],
     *,
     unknown_ids: Sequence[MetadataResponseTopic] = (),
     missing: Sequence[MetadataResponseTopic] = (),
 ) -> Reply | Waiting:
     if sum(len(topic.partitions) for topic in known) <= MAX_PARTITIONS_ON_LOOP:
-        return _response(broker, request, known, unknown_ids, missing)
-    return _make_in_thread(broker, request, version, known, unknown_ids, missing)
+        return _response(asked, known, unknown_ids, missing)
+    return _make_in_thread(asked, known, unknown_ids, missing)
 
 
 async def _make_in_thread(
-    broker: Broker,
-    request: MetadataRequest,
-    version: int,
+    asked: _Question,
     known: Sequence[Topic],
     unknown_ids: Sequence[MetadataResponseTopic] = (),
     missing: Sequence[MetadataResponseTopic] = (),
 ) -> Encoded:
     def make() -> bytes:
-        return encode(_response(broker, request, known, unknown_ids, missing), version)
+        return encode(_response(asked, known, unknown_ids, missing), asked.version)
 
     return Encoded(await asyncio.to_thread(make))
 
 
 def _response(
-    broker: Broker,
-    request: MetadataRequest,
+    asked: _Question,
     known: Sequence[Topic],
     unknown_ids: Sequence[MetadataResponseTopic] = (),
     missing: Sequence[MetadataResponseTopic] = (),
 ) -> MetadataResponse:
     """In Kafka's order: ids that nobody knows, then the topics, then the names that nobody has."""
-    host, port = broker.advertised
+    broker, request, access = asked.broker, asked.request, asked.access
+    host, port = asked.advertised
     named = [*(_described(broker.node_id, topic) for topic in known), *missing]
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(broker.node_id, host, port, broker.rack)],
@@ -209,9 +242,9 @@ def _response(
     )
     if request.include_topic_authorized_operations:
         for topic in named:
-            topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+            topic.topic_authorized_operations = topic_operations(access, topic.name or "")
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(access)
     return response
 
 

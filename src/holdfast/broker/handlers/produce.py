@@ -7,7 +7,6 @@ The appends happen at once, on the event loop: into the page cache they cost les
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,8 +28,6 @@ from holdfast.wire.message import Records
 if TYPE_CHECKING:
     from holdfast.broker.server import Broker
     from holdfast.broker.topics import Topic
-
-logger = logging.getLogger(__name__)
 
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_ZSTD: Final = 7
@@ -77,7 +74,7 @@ async def _after_flush(broker: Broker, response: ProduceResponse, written: list[
     try:
         await asyncio.gather(*(broker.flusher.flushed(partition) for partition in written))
     except StorageError as error:
-        logger.error("%s", error)
+        broker.disk_state.failed(error)
         for topic_answer in response.responses:
             for answer in topic_answer.partition_responses:
                 answer.error_code = answer.error_code or ErrorCode.KAFKA_STORAGE_ERROR
@@ -106,6 +103,8 @@ def _produce_one(
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         batch = _the_batch(data, context.api_version)
         appended = partition.log.append([batch], leader_epoch=LEADER_EPOCH, now_ms=broker.now_ms())
+        if broker.disk_state.is_full:
+            broker.disk_state.worked()
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = appended.log_start_offset
@@ -116,7 +115,7 @@ def _produce_one(
     except BatchError as error:
         answer.error_code, answer.error_message = _FAULTS[error.fault], str(error)
     except LogError as error:
-        answer.error_code, answer.error_message = _log_error(error), str(error)
+        answer.error_code, answer.error_message = _log_error(broker, error), str(error)
     return answer
 
 
@@ -152,12 +151,12 @@ def _check_front(records: Records) -> None:
         raise Refused(ErrorCode.INVALID_RECORD, "a producer's base offset is 0")
 
 
-def _log_error(error: LogError) -> int:
+def _log_error(broker: Broker, error: LogError) -> int:
     if isinstance(error, ProducerError):
         return error.code
     if isinstance(error, RecordTooLarge):
         return ErrorCode.MESSAGE_TOO_LARGE
     if isinstance(error, RecordListTooLarge):
         return ErrorCode.RECORD_LIST_TOO_LARGE
-    logger.error("%s", error)
+    broker.disk_state.failed(error)
     return ErrorCode.KAFKA_STORAGE_ERROR

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.groups import delete, describe, history, listing, remove_members, reset_offsets, watch
+from holdfast.cli.groups import (
+    add_members,
+    cancel_registration,
+    configure,
+    delete,
+    describe,
+    history,
+    listing,
+    remove_members,
+    reset_offsets,
+    watch,
+)
 from holdfast.cli.parsing import add_family
 
 if TYPE_CHECKING:
@@ -13,5 +24,6 @@ if TYPE_CHECKING:
 
 def add_command(commands: Commands) -> None:
     family = add_family(commands, "groups", "see and mend consumer groups")
-    for command in (listing, describe, delete, remove_members, reset_offsets, history, watch):
+    of_members = (add_members, cancel_registration, remove_members)
+    for command in (listing, describe, delete, *of_members, configure, reset_offsets, history, watch):
         command.add_command(family)

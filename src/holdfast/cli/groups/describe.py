@@ -14,6 +14,7 @@ from holdfast.cli.groups.views import (
     MEMBER_COLUMNS,
     OFFSET_COLUMNS,
     STATE_COLUMNS,
+    expected_json,
     group_json,
     member_rows,
     members_json,
@@ -48,8 +49,10 @@ def add_command(commands: Commands) -> None:
     add_group_options(parser, every=True)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--offsets", action="store_true", help="offsets and lag by partition (this is the default)")
-    what.add_argument("--members", action="store_true", help="members with their seats")
-    what.add_argument("--state", action="store_true", help="coordinator, strategy, state, the latest rebalance")
+    what.add_argument("--members", action="store_true", help="members with their seats and roles")
+    what.add_argument(
+        "--state", action="store_true", help="coordinator, strategy, state, standbys, the latest rebalance"
+    )
     parser.add_argument("--verbose", action="store_true", help="with --members: what each was assigned")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
@@ -88,9 +91,9 @@ def _section(
     options: argparse.Namespace, admin: Admin, group: GroupDescription, last: Mapping[str, LastRebalance]
 ) -> dict[str, Any]:
     if options.members:
-        return {"members": members_json(group)}
+        return {"members": members_json(group), "expected": expected_json(group)}
     if options.state:
-        return state_json(last.get(group.group_id))
+        return state_json(group, last.get(group.group_id))
     return {"offsets": offsets_json(admin.lag(group.group_id))}
 
 

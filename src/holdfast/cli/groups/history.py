@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from holdfast.client.admin import Admin
     from holdfast.client.history import HistoryEvent
 
-COLUMNS: Final = ("TIME", "GROUP", "GENERATION", "EVENT", "CAUSE", "MEMBER", "STOOD-STILL-MS", "MOVED")
-WIDTHS: Final = (20, 16, 10, 22, 28, 24, 14, 5)
+COLUMNS: Final = ("TIME", "GROUP", "GENERATION", "EPOCH", "EVENT", "CAUSE", "MEMBER", "STOOD-STILL-MS", "MOVED")
+WIDTHS: Final = (20, 16, 10, 10, 22, 28, 24, 14, 5)
+_MOST_IDS: Final = 8
+"""So many stand in a line; `--json` has all that were told."""
 
 
 def add_command(commands: Commands) -> None:
@@ -92,12 +94,23 @@ def event_row(event: HistoryEvent) -> Sequence[Cell]:
         moment(event.at_ms),
         event.group_id,
         event.generation,
+        event.epoch,
         event.kind,
         _why(event),
-        event.member,
+        who(event),
         _number(told.get("stood_still_ms")),
         _number(told.get("moved_partitions")),
     )
+
+
+def who(event: HistoryEvent) -> str | None:
+    """The member behind it, and whose place it took; or the announced members that it is about."""
+    if event.instance_ids:
+        shown, left = event.instance_ids[:_MOST_IDS], len(event.instance_ids) - _MOST_IDS
+        return ",".join(shown) + (f" and {left} more" if left > 0 else "")
+    if event.member and event.previous_member:
+        return f"{event.member} for {event.previous_member}"
+    return event.member
 
 
 def _why(event: HistoryEvent) -> str:

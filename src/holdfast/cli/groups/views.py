@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.cli.groups.roles import arrived_count, roles, standby_count, to_come
 from holdfast.cli.moments import moment
 from holdfast.cli.output import Cell
 
@@ -32,6 +33,7 @@ MEMBER_COLUMNS: Final = (
     "HOST",
     "CLIENT-ID",
     "#PARTITIONS",
+    "ROLE",
     "ASSIGNMENT",
 )
 STATE_COLUMNS: Final = (
@@ -41,6 +43,10 @@ STATE_COLUMNS: Final = (
     "STATE",
     "#MEMBERS",
     "GENERATION",
+    "EPOCH",
+    "STANDBYS",
+    "EXPECTED",
+    "TARGET",
     "LAST-REBALANCE",
     "CAUSE",
 )
@@ -65,7 +71,9 @@ def _who(member: MemberDescription | None) -> tuple[Cell, Cell, Cell, Cell]:
 
 
 def member_rows(group: GroupDescription) -> list[Sequence[Cell]]:
-    return [
+    """One for every member, and one for every announced one that is no member yet."""
+    has = roles(group)
+    rows: list[Sequence[Cell]] = [
         (
             group.group_id,
             member.member_id,
@@ -73,10 +81,12 @@ def member_rows(group: GroupDescription) -> list[Sequence[Cell]]:
             member.host,
             member.client_id,
             sum(len(numbers) for numbers in member.partitions.values()),
+            has.get(member.member_id),
             assignment_text(member),
         )
         for member in group.members
     ]
+    return rows + [(group.group_id, None, name, None, None, None, role, None) for name, role in to_come(group).items()]
 
 
 def assignment_text(member: MemberDescription) -> str:
@@ -94,10 +104,26 @@ def state_row(group: GroupDescription, last: LastRebalance | None) -> Sequence[C
         group.protocol,
         group.state,
         len(group.members),
-        None if last is None else last.generation,
+        _generation(group, last),
+        *_extension_cells(group),
         None if last is None or last.at_ms is None else moment(last.at_ms),
         None if last is None else cause_text(last),
     )
+
+
+def _generation(group: GroupDescription, last: LastRebalance | None) -> int | None:
+    if group.extensions is not None:
+        return group.extensions.generation
+    return None if last is None else last.generation
+
+
+def _extension_cells(group: GroupDescription) -> tuple[Cell, Cell, Cell, Cell]:
+    found = group.extensions
+    if found is None:
+        return None, None, None, None
+    count = len(found.expected)
+    awaited: Cell = f"{count} ({arrived_count(group)} arrived)" if count else 0
+    return found.epoch, standby_count(group), awaited, found.target_size
 
 
 def cause_text(last: LastRebalance) -> str | None:
@@ -123,9 +149,11 @@ def group_json(group: GroupDescription) -> dict[str, Any]:
 
 
 def members_json(group: GroupDescription) -> list[dict[str, Any]]:
+    has = roles(group)
     return [
         _who_json(member)
         | {
+            "role": has.get(member.member_id),
             "topics": sorted(member.topics),
             "partitions": {topic: sorted(numbers) for topic, numbers in sorted(member.partitions.items())},
         }
@@ -147,17 +175,40 @@ def offsets_json(lags: Sequence[PartitionLag]) -> list[dict[str, Any]]:
     ]
 
 
-def state_json(last: LastRebalance | None) -> dict[str, Any]:
-    if last is None:
-        return {"generation": None, "last_rebalance": None}
-    rebalance = {
+def expected_json(group: GroupDescription) -> list[dict[str, Any]] | None:
+    """None on a server that is no Holdfast."""
+    if group.extensions is None:
+        return None
+    return [
+        {"instance_id": one.instance_id, "deadline_ms": one.deadline_ms, "arrived": one.arrived}
+        for one in group.extensions.expected
+    ]
+
+
+def state_json(group: GroupDescription, last: LastRebalance | None) -> dict[str, Any]:
+    found = group.extensions
+    return {
+        "generation": _generation(group, last),
+        "epoch": None if found is None else found.epoch,
+        "leader": None if found is None else found.leader or None,
+        "settled": None if found is None else found.settled,
+        "standbys": None if found is None else standby_count(group),
+        "expected": expected_json(group),
+        "target_size": None if found is None else found.target_size,
+        "standby_takeover_ms": None if found is None else found.standby_takeover_ms,
+        "open_places": None if found is None else found.open_places,
+        "last_rebalance": None if last is None or last.at_ms is None else _rebalance_json(last),
+    }
+
+
+def _rebalance_json(last: LastRebalance) -> dict[str, Any]:
+    return {
         "at_ms": last.at_ms,
         "cause": last.cause,
         "member": last.member,
         "reason": last.reason,
         "stood_still_ms": last.stood_still_ms,
     }
-    return {"generation": last.generation, "last_rebalance": None if last.at_ms is None else rebalance}
 
 
 def _who_json(member: MemberDescription) -> dict[str, Any]:

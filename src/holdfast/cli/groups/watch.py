@@ -7,14 +7,15 @@ import argparse
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.connection import add_connection_options, open_admin
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.groups.history import COLUMNS as EVENT_COLUMNS
-from holdfast.cli.groups.history import event_json, event_row
+from holdfast.cli.groups.history import event_json, event_row, who
+from holdfast.cli.groups.roles import Role, arrived_count, expected, roles, standby_count, to_come
 from holdfast.cli.groups.views import MEMBER_COLUMNS, assignment_text, member_rows
 from holdfast.cli.moments import ago, moment
 from holdfast.cli.output import is_terminal, print_json_line, shown, table_lines
@@ -24,13 +25,18 @@ from holdfast.cli.parsing import seconds
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
     from holdfast.client.admin import Admin
-    from holdfast.client.descriptions import GroupDescription, PartitionLag
+    from holdfast.client.descriptions import GroupDescription, MemberDescription, PartitionLag
     from holdfast.client.history import HistoryEvent
 
 _INTERVAL_S: Final = 2.0
 _EVENTS_SHOWN: Final = 10
 _RECENTLY: Final = timedelta(hours=1)
 """What happened since then is shown from the start."""
+_ROLE_TEXTS: Final = {
+    Role.STANDBY: "is a standby",
+    Role.ARRIVED: "has arrived and waits for the others",
+    Role.EXPECTED: "is expected",
+}
 _HOME_AND_CLEAR: Final = "\x1b[H\x1b[J"
 
 
@@ -78,13 +84,20 @@ class Snapshot:
     state: str
     members: Mapping[str, str]
     """By instance id, or else member id: what each was assigned. A static member that restarts stays the same."""
+    waiting: Mapping[str, Role] = field(default_factory=dict)
+    """Who has no share by Holdfast's own rules, and who was announced and is no member yet."""
 
     @classmethod
     def of(cls, group: GroupDescription) -> Snapshot:
-        return cls(
-            group.state,
-            {one.group_instance_id or one.member_id: assignment_text(one) for one in group.members},
-        )
+        has = roles(group)
+        waiting = to_come(group) | {
+            _name(one): has[one.member_id] for one in group.members if has.get(one.member_id) in _ROLE_TEXTS
+        }
+        return cls(group.state, {_name(one): assignment_text(one) for one in group.members}, waiting)
+
+
+def _name(member: MemberDescription) -> str:
+    return member.group_instance_id or member.member_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +118,21 @@ def changes(before: Snapshot | None, after: Snapshot) -> Iterator[Change]:
         if known.get(name, "") != assignment:
             has = assignment or "nothing"
             yield Change("assigned", f"{name} has {has}", {"member": name, "assignment": assignment})
+    yield from _role_changes({} if before is None else before.waiting, after)
     if before is None or (before.state, len(before.members)) != (after.state, len(after.members)):
         count = len(after.members)
         yield Change("state", f"{after.state}, {_members(count)}", {"state": after.state, "member_count": count})
+
+
+def _role_changes(before: Mapping[str, Role], after: Snapshot) -> Iterator[Change]:
+    for name, role in after.waiting.items():
+        if before.get(name) is not role:
+            yield Change("role", f"{name} {_ROLE_TEXTS[role]}", {"member": name, "role": str(role)})
+    for name in [one for one in before if one not in after.waiting]:
+        if name in after.members:
+            yield Change("role", f"{name} takes part", {"member": name, "role": str(Role.ACTIVE)})
+        elif before[name] is not Role.STANDBY:
+            yield Change("role", f"{name} is expected no longer", {"member": name, "role": None})
 
 
 def _members(count: int) -> str:
@@ -135,8 +160,9 @@ def _print(options: argparse.Namespace, at_ms: int, change: Change) -> None:
 
 def _event_text(event: HistoryEvent) -> str:
     why = f": {event.cause}" if event.cause else ""
-    who = f" ({event.member})" if event.member else ""
-    return f"generation {event.generation}, {event.kind}{why}{who}"
+    behind = who(event)
+    epoch = "" if event.epoch is None else f", epoch {event.epoch}"
+    return f"generation {event.generation}{epoch}, {event.kind}{why}{f' ({behind})' if behind else ''}"
 
 
 # -- the whole of it ---------------------------------------------------------------------------------------------------
@@ -157,15 +183,24 @@ def screen(
     lag = sum(one.lag or 0 for one in lags)
     now = moment(int(time.time() * 1000))
     lines = [
-        f"{shown(group.group_id)}: {group.state}, {_members(len(group.members))}, lag {lag:,}"
+        f"{shown(group.group_id)}: {group.state}, {_members(len(group.members))}{_waiting(group)}, lag {lag:,}"
         f"   ({now}, every {interval_s:g} s; Ctrl-C ends)"
     ]
-    if group.members:
-        lines += ["", *table_lines(MEMBER_COLUMNS, member_rows(group))]
-    rows = [event_row(event) for event in events]
-    if rows:
-        lines += ["", *table_lines(EVENT_COLUMNS, rows)]
+    for columns, rows in (
+        (MEMBER_COLUMNS, member_rows(group)),
+        (EVENT_COLUMNS, [event_row(event) for event in events]),
+    ):
+        if rows:
+            lines += ["", *table_lines(columns, rows)]
     return lines
+
+
+def _waiting(group: GroupDescription) -> str:
+    """Who has no share, where there is anybody."""
+    standbys, announced = standby_count(group), len(expected(group))
+    of_them = f" ({standbys} standby{'' if standbys == 1 else 's'})" if standbys else ""
+    besides = f", {announced} expected ({arrived_count(group)} arrived)" if announced else ""
+    return f"{of_them}{besides}"
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

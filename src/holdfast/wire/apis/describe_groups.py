@@ -3,9 +3,12 @@
 v1 adds the throttle time, v3 authorized operations (KIP-430), v4 the members' instance ids (KIP-345); v5 is the first
 flexible version. v6 says that a group does not exist, where earlier versions show it as Dead (KIP-1043). v2 changed no
 field.
+
+The tagged fields from 10000 on are Holdfast's own. A request has them only if the broker advertised key 10000, a
+response only if its request had one.
 """
 
-from holdfast.wire.fields import OPERATIONS_NOT_REQUESTED, array, blob, boolean, int16, int32, string
+from holdfast.wire.fields import OPERATIONS_NOT_REQUESTED, array, blob, boolean, int16, int32, int64, string, struct
 from holdfast.wire.message import Api, request, response, struct_type
 
 DESCRIBE_GROUPS = Api(15, "DescribeGroups", versions=(0, 6), flexible=5)
@@ -15,6 +18,7 @@ DESCRIBE_GROUPS = Api(15, "DescribeGroups", versions=(0, 6), flexible=5)
 class DescribeGroupsRequest:
     groups: list[str] = array(string())
     include_authorized_operations: bool = boolean(since=3)
+    include_extensions: bool = boolean(since=5, tag=10_000, ignorable=True)
 
 
 @struct_type
@@ -28,6 +32,36 @@ class DescribedGroupMember:
 
 
 @struct_type
+class ExpectedMember:
+    """A static member that was announced (AddMembersToGroup)."""
+
+    group_instance_id: str = string()
+    deadline_ms: int = int64()
+    """Until when it is waited for, in milliseconds of the wall clock."""
+    arrived: bool = boolean()
+    """It is in the group and waits for the others."""
+
+
+@struct_type
+class GroupExtensions:
+    """What Holdfast knows of a group beyond Kafka."""
+
+    generation_id: int = int32()
+    assignment_epoch: int = int64()
+    leader: str = string()
+    settled: bool = boolean()
+    """Everybody has what is his, and nothing is on its way from one member to another."""
+    target_size: int = int32()
+    """Members past it are standbys; 0: nobody is."""
+    standby_takeover_ms: int = int32(default=-1)
+    waiting: list[str] = array(string())
+    """The ids of the members that have no share: standbys, and announced members that arrived before the others."""
+    expected: list[ExpectedMember] = array(ExpectedMember)
+    open_places: int = int32()
+    """Places of members that went, which the standbys are called for."""
+
+
+@struct_type
 class DescribedGroup:
     error_code: int = int16()
     error_message: str | None = string(since=6, nullable=6, default=None)
@@ -37,6 +71,7 @@ class DescribedGroup:
     protocol_data: str = string()
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
     authorized_operations: int = int32(since=3, default=OPERATIONS_NOT_REQUESTED)
+    extensions: GroupExtensions | None = struct(GroupExtensions, since=5, tag=10_000, ignorable=True)
 
 
 @response(DESCRIBE_GROUPS)

@@ -2,9 +2,12 @@
 
 v1 adds the throttle time, v3 the instance id (KIP-345); v4 is the first flexible version. v5 carries the protocol's
 type and name both ways, so that a mismatch is noticed (KIP-559). v2 changed no field.
+
+The tagged fields from 10000 on are Holdfast's own. A request has them only if the broker advertised key 10000, a
+response only if its request had one.
 """
 
-from holdfast.wire.fields import array, blob, int16, int32, string
+from holdfast.wire.fields import array, blob, boolean, int16, int32, int64, string, struct
 from holdfast.wire.message import Api, request, response, struct_type
 
 SYNC_GROUP = Api(14, "SyncGroup", versions=(0, 5), flexible=4)
@@ -16,6 +19,15 @@ class SyncGroupRequestAssignment:
     assignment: bytes = blob()
 
 
+@struct_type
+class AssignmentFailure:
+    """Why there is no assignment."""
+
+    code: int = int16()
+    """The assignor's own; of no meaning to the coordinator."""
+    message: str = string()
+
+
 @request(SYNC_GROUP)
 class SyncGroupRequest:
     group_id: str = string()
@@ -25,6 +37,13 @@ class SyncGroupRequest:
     protocol_type: str | None = string(since=5, nullable=5, default=None, ignorable=True)
     protocol_name: str | None = string(since=5, nullable=5, default=None, ignorable=True)
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
+    wants_epoch: bool = boolean(since=4, tag=10_000, ignorable=True)
+    """The member asks for the assignment epoch."""
+    resync_from_epoch: int = int64(since=4, tag=10_001, default=-1)
+    """The leader adds to the shares of a group that stays as it is. It says from which epoch it worked, and
+    `assignments` has the members whose share grows, with all of their new share."""
+    failure: AssignmentFailure | None = struct(AssignmentFailure, since=4, tag=10_002)
+    """The leader could not assign."""
 
 
 @response(SYNC_GROUP)
@@ -34,3 +53,7 @@ class SyncGroupResponse:
     protocol_type: str | None = string(since=5, nullable=5, default=None, ignorable=True)
     protocol_name: str | None = string(since=5, nullable=5, default=None, ignorable=True)
     assignment: bytes = blob()
+    assignment_epoch: int = int64(since=4, tag=10_000, default=-1, ignorable=True)
+    """Rises with every change of ownership: the token by which a newer owner is told from an older one."""
+    failure: AssignmentFailure | None = struct(AssignmentFailure, since=4, tag=10_001, ignorable=True)
+    """With REBALANCE_IN_PROGRESS: why the generation that the member waited for came to nothing."""

@@ -1,0 +1,104 @@
+"""`forensics` over histories of several lengths: what a million events cost, and ten times as many."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench import group_histories
+from bench.librdkafka import new_topic
+from bench.measure import HOLDFAST, Plan, Result, Row, Spread, spread
+from bench.servers import settle
+from bench.spark_process import SparkProcess, told
+from bench.tables import Target, Verdict, figure, paragraph, table
+from tests.support.holdfast_broker import HoldfastBroker
+
+NAME: Final = "spark-forensics"
+TARGET: Final = Target("at most", 11.0)
+CORES: Final = 2
+GROUPS: Final = 1_000
+START, ONE, TEN, GIANT = "start-up", "1 M", "10 M", "1 M, one group"
+_PATIENCE_S: Final = 1_800.0
+_ROUNDS: Final = 3
+"""At most: the long history takes minutes."""
+
+
+def run(plan: Plan) -> Result:
+    million = plan.pick(full=1_000_000, quick=200_000)
+    groups = plan.pick(full=GROUPS, quick=50)
+    histories = {
+        START: group_histories.history(groups * group_histories.PER_REBALANCE, groups),
+        ONE: group_histories.history(million, groups),
+        GIANT: group_histories.history(million, 1),
+        TEN: group_histories.history(10 * million, groups),
+    }
+    rows: list[Row] = []
+    with HoldfastBroker() as broker, SparkProcess(CORES, own_source=False) as spark:
+        for series, history in histories.items():
+            with new_topic(broker, 1) as ledger, new_topic(broker, group_histories.OFFSETS_PARTITIONS) as offsets:
+                group_histories.produce(history, broker.bootstrap, ledger, offsets)
+                settle()
+                for number in range(min(plan.rounds, _ROUNDS) + 1):
+                    figures = spark.ask(
+                        "forensics",
+                        _PATIENCE_S,
+                        bootstrap=broker.bootstrap,
+                        ledger=ledger,
+                        offsets=offsets,
+                        events=history.events,
+                        groups=history.groups,
+                        rebalances=history.rebalances,
+                    )
+                    if number:  # the first time Java compiles what it runs
+                        rows.append(Row(series, HOLDFAST, number, figures))
+        versions = spark.versions
+    settings = {
+        "events": {series: history.events for series, history in histories.items()},
+        "groups": groups,
+        "commits": group_histories.COMMITS,
+        "per_rebalance": group_histories.PER_REBALANCE,
+        "cores": CORES,
+        "versions": versions,
+    }
+    return Result(NAME, settings, rows)
+
+
+def section(result: Result) -> list[str]:
+    head = ("history", "events", "seconds", "events/s", "CPU s per million", "of it Python workers", "report, bytes")
+    rows = [
+        (
+            series,
+            f"{result.settings['events'][series]:,}",
+            figure(result.values(series, HOLDFAST, "seconds")),
+            figure(result.values(series, HOLDFAST, "events_per_s")),
+            figure(result.values(series, HOLDFAST, "cpu_per_million")),
+            figure(result.values(series, HOLDFAST, "workers_cpu_per_million")),
+            figure(result.values(series, HOLDFAST, "report_bytes")),
+        )
+        for series in (START, ONE, GIANT, TEN)
+    ]
+    return [paragraph(_method(result)), "", *table(head, rows)]
+
+
+def _method(result: Result) -> str:
+    settings = result.settings
+    return (
+        f"`holdfast.spark.forensics` over copies of both topics in Holdfast: {settings['groups']:,} groups, in which"
+        f" one member after the other leaves and comes back; {settings['commits']} of {settings['per_rebalance']}"
+        " records are commits. From the start of the job to the report, in one Spark application with"
+        f" `local[{settings['cores']}]`, after a round that is not counted. The first history has one rebalance for"
+        " each group: what it takes is the start-up, and is subtracted where lengths are compared. A group is followed"
+        f" by one task: one giant group has no more than one core. {told(settings['versions'])}."
+    )
+
+
+def growth(result: Result) -> Spread | None:
+    """How many times longer ten times as many events take, without the start-up."""
+    start = result.values(START, HOLDFAST, "seconds")
+    one, ten = result.values(ONE, HOLDFAST, "seconds"), result.values(TEN, HOLDFAST, "seconds")
+    ratios = [(c - a) / (b - a) for a, b, c in zip(start, one, ten, strict=False) if b > a]
+    return spread(ratios) if ratios else None
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    measured = growth(result)
+    return [] if measured is None else [Verdict("Spark, forensics: 10 M events ÷ 1 M", TARGET, measured)]

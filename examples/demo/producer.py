@@ -1,0 +1,62 @@
+"""Steady load: numbered orders of some thousand customers, to every partition in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+PARTITIONS: Final = 12
+CUSTOMERS: Final = 24_000
+"""A customer's orders are all in one partition, as a key's records are."""
+EACH_TICK: Final = 10
+"""Orders to each partition."""
+TICK_S: Final = 0.2
+
+
+class Orders:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(10)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+        self._number = 0
+
+    def history(self) -> None:
+        """What happened before the story begins: one order of each customer."""
+        self._send(CUSTOMERS // PARTITIONS)
+        self._producer.flush(30)
+
+    @contextlib.contextmanager
+    def flowing(self) -> Iterator[None]:
+        over = threading.Event()
+        thread = threading.Thread(target=self._flow, args=(over,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _flow(self, over: threading.Event) -> None:
+        due = time.monotonic()
+        while not over.wait(max(0.0, due - time.monotonic())):
+            self._send(EACH_TICK)
+            self._producer.poll(0)
+            due += TICK_S
+        self._producer.flush(30)
+
+    def _send(self, each: int) -> None:
+        for _ in range(each):
+            for partition in range(PARTITIONS):
+                customer = partition + PARTITIONS * (self._number % (CUSTOMERS // PARTITIONS))
+                order = json.dumps({"order": self._number, "amount": self._number % 100})
+                self._producer.produce(self._topic, key=f"customer-{customer}", value=order, partition=partition)
+            self._number += 1

@@ -1,0 +1,150 @@
+"""The users file as a running broker goes by it: who there is, what each may do, and what changed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from holdfast.broker.security.acls import CLUSTER_NAME, OPERATIONS, Acl, AclTable, Operation, ResourceType
+from holdfast.broker.security.scram import Credential, decoy_credential
+from holdfast.broker.security.settings import SecuritySettings
+from holdfast.broker.security.users import Users, UsersFileError, read_users
+from holdfast.broker.security.watching import WatchedFiles
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED: Final = 50_000
+"""Answers that are kept. Names come from clients: without a bound they could fill the memory."""
+
+Question = tuple[str, str, Operation, ResourceType, str]
+
+
+class UserDesk:
+    def __init__(self, settings: SecuritySettings) -> None:
+        """Raises UsersFileError."""
+        assert settings.users_file is not None
+        self._settings = settings
+        self._path = settings.users_file
+        self._watched = WatchedFiles([self._path])
+        self._answers: dict[Question, bool] = {}
+        self._told: set[Question] = set()
+        """Refusals that are in the log: one line for each, however often it is tried."""
+        self._take(read_users(self._path))
+        self._warn()
+
+    def _take(self, users: Users) -> None:
+        self._users = users
+        self._usual_iterations = users.usual_iterations
+        self._table = AclTable(
+            users.acls,
+            (*users.super_users, *self._settings.super_users),
+            allow_everyone_if_no_acl_found=self._settings.allow_everyone_if_no_acl_found,
+        )
+        self._forget()
+
+    def _warn(self) -> None:
+        if not (self._users.acls or self._users.super_users or self._settings.super_users):
+            logger.warning(
+                "%s grants nothing to anybody: nobody can do anything until `holdfast users grant` or a super user",
+                self._path,
+            )
+
+    # -- the file may change -------------------------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        return self._watched.changed
+
+    def read_again(self) -> Users | None:
+        """The file as it is now; None if it cannot be used. Reads a file: not for the event loop."""
+        self._watched.look()
+        try:
+            return read_users(self._path)
+        except UsersFileError as error:
+            logger.error("%s; users and ACLs that were read before stay in force", error)
+            return None
+
+    def replace(self, users: Users) -> frozenset[str]:
+        """Goes by these users from now on. Returns the principals who are not there any more, or have a new password:
+        whoever is connected as one of them came in by what does not hold any longer."""
+        before = self._users.credentials
+        gone = frozenset(f"User:{name}" for name, had in before.items() if users.credentials.get(name) != had)
+        self._take(users)
+        logger.info("%s is in force: %d users, %d ACLs", self._path, len(users.credentials), len(users.acls))
+        return gone
+
+    @property
+    def acls(self) -> frozenset[Acl]:
+        return self._users.acls
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def credential(self, mechanism: str, username: str) -> Credential:
+        """The user's, or nobody's: whoever asks cannot tell which."""
+        of_user = self._users.credentials.get(username, {})
+        return of_user.get(mechanism) or decoy_credential(
+            mechanism, username, self._users.decoy_secret, self._usual_iterations
+        )
+
+    def access(self, principal: str, host: str) -> Access:
+        return Access(self, principal, host)
+
+    def allows(self, question: Question) -> bool:
+        answer = self.allows_quietly(question)
+        if not answer and question not in self._told:
+            self._told.add(question)
+            principal, host, operation, kind, name = question
+            # As Python writes them: names come from clients, and may have line ends in them.
+            logger.info("%r at %s may not %s %s %.249r", principal, host, operation.name, kind.name, name)
+        return answer
+
+    def allows_quietly(self, question: Question) -> bool:
+        """For what is asked only to know what to show."""
+        answer = self._answers.get(question)
+        if answer is None:
+            if len(self._answers) >= REMEMBERED:
+                self._forget()
+            answer = self._answers[question] = self._table.allows(*question)
+        return answer
+
+    def _forget(self) -> None:
+        self._answers.clear()
+        self._told.clear()
+
+    def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
+        return self._table.allows_any(principal, host, operation, kind)
+
+
+class Access:
+    """What one principal may do, from where it is."""
+
+    __slots__ = ("_desk", "_host", "_principal")
+
+    def __init__(self, desk: UserDesk, principal: str, host: str) -> None:
+        self._desk = desk
+        self._principal = principal
+        self._host = host
+
+    def topic(self, operation: Operation, name: str) -> bool:
+        return self._desk.allows((self._principal, self._host, operation, ResourceType.TOPIC, name))
+
+    def group(self, operation: Operation, name: str) -> bool:
+        return self._desk.allows((self._principal, self._host, operation, ResourceType.GROUP, name))
+
+    def cluster(self, operation: Operation) -> bool:
+        return self._desk.allows((self._principal, self._host, operation, ResourceType.CLUSTER, CLUSTER_NAME))
+
+    def sees(self, kind: ResourceType, name: str) -> bool:
+        """Whether it is in a list of all. What is left out of one was not refused to anybody."""
+        return self._desk.allows_quietly((self._principal, self._host, Operation.DESCRIBE, kind, name))
+
+    def any_topic(self, operation: Operation) -> bool:
+        return self._desk.allows_any(self._principal, self._host, operation, ResourceType.TOPIC)
+
+    def operations(self, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Bit n is set if Kafka's operation n is allowed: what clients are told if they ask what they may do."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[kind]
+            if self._desk.allows_quietly((self._principal, self._host, operation, kind, name))
+        )

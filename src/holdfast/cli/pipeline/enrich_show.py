@@ -1,0 +1,109 @@
+"""`holdfast pipeline enrich-show`: the totals of a state."""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.cli.errors import CommandFailed
+from holdfast.cli.exit_codes import EXIT_OK
+from holdfast.cli.output import print_json_line, print_table
+from holdfast.cli.parsing import CommaList, whole_number
+from holdfast.cli.parsing import add_command as add
+
+if TYPE_CHECKING:
+    from holdfast.cli.parsing import Commands
+    from holdfast.spark.pipelines.enrich.settings import Settings
+    from holdfast.spark.pipelines.enrich.store import StateStore
+    from holdfast.spark.pipelines.enrich.version import Version
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_WIDEST: Final = 60
+"""Of a value in the table; --json has all of it."""
+
+
+def add_command(commands: Commands) -> None:
+    parser = add(
+        commands,
+        "enrich-show",
+        run,
+        "show the totals that `pipeline enrich` keeps",
+        [
+            "holdfast pipeline enrich-show --path totals",
+            "holdfast pipeline enrich-show --path totals --key anna --json",
+        ],
+        "Those with the highest counts come first. It needs no Spark, and those who count may go on meanwhile.",
+    )
+    parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the state")
+    parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="may be repeated (default: all)")
+    parser.add_argument("--key", metavar="KEY", help="only those of this key")
+    parser.add_argument("--limit", metavar="N", type=whole_number(1), default=20, help="at most so many (default: 20)")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON for each")
+
+
+def run(options: argparse.Namespace) -> int:
+    store, settings, versions = _state(options)
+    rows = _rows(options, store, settings, versions)
+    shown = heapq.nlargest(options.limit, rows, key=lambda row: row["count"])
+    if options.json:
+        for row in shown:
+            print_json_line({name: _text(value) for name, value in row.items()})
+    elif shown:
+        names = list(shown[0])
+        head = [name.upper().replace("_", "-") for name in names]
+        print_table(head, ([_cell(row[name]) for name in names] for row in shown))
+    if not options.json:
+        _tell_what_was_dropped(versions)
+    return EXIT_OK
+
+
+def _tell_what_was_dropped(versions: Sequence[Version]) -> None:
+    befores = sorted({one.dropped_before_us for one in versions if one.dropped_before_us is not None})
+    if befores:
+        first, last = (_EPOCH + timedelta(microseconds=befores[at]) for at in (0, -1))
+        by_partition = "" if first == last else f" to {last.isoformat()}, by partition"
+        print(f"dropped: windows before {first.isoformat()}{by_partition}")
+
+
+def _state(options: argparse.Namespace) -> tuple[StateStore, Settings, list[Version]]:
+    try:
+        from holdfast.spark.pipelines.disk import shared_path
+        from holdfast.spark.pipelines.enrich.reading import versions_of
+        from holdfast.spark.pipelines.enrich.store import StateStore
+    except ImportError as error:
+        raise CommandFailed("the totals are in Arrow: pip install 'holdfast[spark]'") from error
+    store = StateStore(shared_path(options.path, "state"))
+    return store, *versions_of(store, options.topic)
+
+
+def _rows(
+    options: argparse.Namespace, store: StateStore, settings: Settings, versions: Sequence[Version]
+) -> Iterator[dict[str, Any]]:
+    import pyarrow.compute as pc
+
+    from holdfast.spark.pipelines.enrich.reading import totals_of
+
+    for version in versions:
+        rows = totals_of(store, settings, version)
+        if options.key is not None:
+            kind = rows.schema.field("key").type
+            rows = rows.filter(pc.equal(rows["key"], pc.cast(options.key.encode(), kind)))
+        if rows.num_rows > options.limit:
+            rows = rows.take(pc.select_k_unstable(rows, options.limit, [("count", "descending")]))
+        yield from rows.to_pylist()
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value if value is None or isinstance(value, int | float | str) else value.isoformat()
+
+
+def _cell(value: Any) -> str | int | None:
+    if value is None or isinstance(value, int):
+        return value
+    text = str(_text(value))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

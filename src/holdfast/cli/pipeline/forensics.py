@@ -1,0 +1,162 @@
+"""`holdfast pipeline forensics`: what happened to groups, what it cost, and what would have saved it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.cli.connection import add_connection_options, client_settings
+from holdfast.cli.exit_codes import EXIT_OK
+from holdfast.cli.moments import moment, since_option
+from holdfast.cli.output import Cell, print_json, print_table, shown
+from holdfast.cli.parsing import add_command as add
+from holdfast.cli.parsing import seconds, whole_number
+from holdfast.cli.pipeline.spark import add_spark_options, session
+
+if TYPE_CHECKING:
+    from holdfast.cli.parsing import Commands
+    from holdfast.spark.pipelines.forensics.report import Report
+    from holdfast.spark.pipelines.forensics.rules import Rules
+
+COLUMNS: Final = (
+    "GROUP",
+    "REBALANCES",
+    "STOOD-STILL-MS",
+    "PARTITION-MS",
+    "MOVED",
+    "FLAPPING",
+    "WENT-BACK",
+    "TWO-OWNERS",
+    "STATIC-SAVES",
+    "REGISTRATION-SAVES",
+    "STANDBY-SAVES",
+    "SINCE",
+)
+_MOST_ON_SCREEN: Final = 20
+_SHORT: Final = 40
+
+
+def add_command(commands: Commands) -> None:
+    parser = add(
+        commands,
+        "forensics",
+        run,
+        "find out what rebalances cost, and what would have saved it",
+        [
+            "holdfast pipeline forensics --bootstrap-server 127.0.0.1:9092 --out report",
+            "holdfast pipeline forensics --bootstrap-server 127.0.0.1:9092 --group orders --since 1d --out report",
+        ],
+        "Reads __group_ledger and __consumer_offsets, of Holdfast or (offsets alone) of Apache Kafka, and joins no\n"
+        "group. Writes tables (Parquet), a page with a timeline of owners (HTML) and figures (JSON).",
+    )
+    parser.add_argument("--out", metavar="DIRECTORY", required=True, help="for the report; an earlier one is replaced")
+    parser.add_argument(
+        "--group", metavar="GROUP", action="append", default=[], help="only this group; may be repeated"
+    )
+    parser.add_argument(
+        "--since", metavar="WHEN", type=since_option, help="only from then on: 2h (ago), or 2026-05-31T08:30:00Z"
+    )
+    parser.add_argument("--until", metavar="WHEN", type=since_option, help="only up to then")
+    parser.add_argument(
+        "--source",
+        choices=("auto", "ledger", "offsets"),
+        default="auto",
+        help="what to read (default: auto, whichever of the two topics there are)",
+    )
+    _add_rules(parser)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_spark_options(parser)
+    add_connection_options(parser, timeout=False)
+
+
+def _add_rules(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what counts")
+    group.add_argument(
+        "--flap-times", metavar="N", type=whole_number(1), default=3, help="a member flaps that went more often"
+    )
+    group.add_argument(
+        "--flap-within", metavar="SECONDS", type=seconds, default=600.0, help="than that within this time (3 in 600)"
+    )
+    group.add_argument(
+        "--scale-up-within",
+        metavar="SECONDS",
+        type=seconds,
+        default=60.0,
+        help="members that join within this time after each other could have been announced together (60)",
+    )
+    group.add_argument(
+        "--takeover-ms",
+        metavar="MS",
+        type=whole_number(1),
+        default=10_000,
+        help="standby.takeover.ms of the standby that there might have been (10000)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    source = {f"kafka.{name}": value for name, value in client_settings(options).items()}
+    _check(options, source)
+    with session(options) as spark:
+        from holdfast.spark.pipelines import forensics
+
+        report = forensics(spark, options.out, source, options.group, source=options.source, rules=_rules(options))
+    if options.json:
+        print_json(report.to_json())
+    else:
+        _print(report)
+    return EXIT_OK
+
+
+def _check(options: argparse.Namespace, source: Mapping[str, Any]) -> None:
+    """Before Spark is started: what is wrong is told at once."""
+    from holdfast.spark.pipelines.forensics.job import check
+
+    check(options.out, source, options.source, _rules(options))
+
+
+def _rules(options: argparse.Namespace) -> Rules:
+    from holdfast.spark.pipelines.forensics.rules import Rules
+
+    return Rules(
+        since_ms=options.since,
+        until_ms=options.until,
+        flap_times=options.flap_times,
+        flap_within_ms=int(options.flap_within * 1000),
+        scale_up_within_ms=int(options.scale_up_within * 1000),
+        takeover_ms=options.takeover_ms,
+    )
+
+
+def _print(report: Report) -> None:
+    print_table(COLUMNS, [_row(row) for row in report.shown[:_MOST_ON_SCREEN]])
+    for row in report.shown[:_MOST_ON_SCREEN]:
+        if row["causes"]:
+            causes = ", ".join(f"{count} × {cause}" for cause, count in row["causes"].items())
+            print(f"{shown(row['group_id'][:_SHORT])}: {shown(causes)}")
+    left = report.groups - _MOST_ON_SCREEN
+    if left > 0:
+        print(f"and {left:,} more groups")
+    for note in report.notes:
+        print(shown(note))
+    print(f"tables, timeline.html and report.json are in {report.path}")
+
+
+def _row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    least = "≥" if row["is_lower_bound"] else ""
+    stood: Cell = f"≥{row['stood_still_ms']}" if least else row["stood_still_ms"]
+    partition: Cell = f"≥{row['partition_ms']}" if least else row["partition_ms"]
+    return (
+        row["group_id"][:_SHORT],
+        row["rebalances"],
+        stood,
+        partition,
+        row["moved"],
+        row["flapping"],
+        row["went_back"],
+        row["two_owners"],
+        row["static_rebalances"],
+        row["registration_rebalances"],
+        row["standby_rebalances"],
+        moment(row["history_begins_ms"]),
+    )

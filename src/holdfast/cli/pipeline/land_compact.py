@@ -1,0 +1,77 @@
+"""`holdfast pipeline land-compact`: small files of a table into larger ones."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from datetime import date
+from typing import TYPE_CHECKING
+
+from holdfast.cli.exit_codes import EXIT_OK
+from holdfast.cli.output import print_json
+from holdfast.cli.parsing import CommaList, seconds, whole_number
+from holdfast.cli.parsing import add_command as add
+from holdfast.cli.pipeline.spark import add_spark_options, session
+
+if TYPE_CHECKING:
+    from holdfast.cli.parsing import Commands
+
+_MIB = 1024 * 1024
+
+
+def add_command(commands: Commands) -> None:
+    parser = add(
+        commands,
+        "land-compact",
+        run,
+        "put the small files of landed topics together",
+        ["holdfast pipeline land-compact --path lake", "holdfast pipeline land-compact --path lake --topic orders"],
+        "Files of dates that are over become larger ones; what no manifest lists is deleted after the grace time.\n"
+        "Writers and readers may go on meanwhile.",
+    )
+    parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the table")
+    parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="may be repeated (default: all)")
+    parser.add_argument(
+        "--before", metavar="DATE", type=_date, help="dates before this one are over (default: today, UTC)"
+    )
+    parser.add_argument(
+        "--target-mib", metavar="N", type=whole_number(1), default=128, help="how large files may get (default: 128)"
+    )
+    parser.add_argument(
+        "--grace",
+        metavar="SECONDS",
+        type=seconds,
+        default=86_400.0,
+        help="how long replaced files stay for those who read them (default: 86400, a day)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_spark_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with session(options) as spark:
+        from holdfast.spark.pipelines import compact
+
+        done = compact(
+            spark,
+            options.path,
+            options.topic,
+            before=options.before,
+            target_bytes=options.target_mib * _MIB,
+            grace_s=options.grace,
+        )
+    if options.json:
+        print_json(asdict(done))
+    else:
+        print(
+            f"{done.merged_files:,} files became {done.into_files:,}; {done.swept_files:,} that nobody needs were "
+            f"deleted ({done.swept_bytes / _MIB:,.1f} MiB)"
+        )
+    return EXIT_OK
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date like 2026-11-16") from error

@@ -1,0 +1,295 @@
+"""Compacting outside of the broker's interpreter, which runs one thread at a time.
+
+A pass over much data is work for an interpreter, and what a thread of the broker works the event loop waits for. So the
+heavy part of such a pass, reading keys and writing new segments, is done by a process that is started for it
+(:mod:`holdfast.log.compaction_child`) with the same :class:`Compaction`. What changes the log stays here: new files are
+made here, segments are replaced here, and how far the log is compacted is noted here.
+
+What a kill leaves is the same as if the pass had been done here: a file `N.log.cleaned`, which counts for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, NamedTuple, Self
+
+from holdfast.log.compaction import Compaction, ProducerBatch, Rewritten, Stopped
+from holdfast.log.compaction_frames import Frame, FrameBuffer, pack_batches
+from holdfast.log.config import LogConfig
+from holdfast.log.errors import CompactionFailed, CorruptLog
+from holdfast.log.index import SegmentIndexes
+from holdfast.log.segment import Segment
+
+_logger = logging.getLogger(__name__)
+
+WORTH_A_PROCESS_BYTES: Final = 4 * 1024 * 1024
+"""To start a process takes 0.1 s of CPU: as much as to compact two megabytes of small records here, or twelve of large
+ones."""
+MOST_FAILURES: Final = 3
+"""In a row, of processes that ended by themselves; then the passes over that log are done here."""
+_CHILD: Final = "holdfast.log.compaction_child"
+_START_SECONDS: Final = 30.0
+_LOOK_MS: Final = 50
+"""How often it is asked whether the pass shall be given up."""
+_READ_BYTES: Final = 64 * 1024
+
+
+class CannotStart(Exception):
+    """There is no process to do it; so it must be done here."""
+
+
+class Pass(NamedTuple):
+    """What is to be compacted, and how; see :class:`Compaction`."""
+
+    directory: Path
+    segments: Sequence[Segment]
+    config: LogConfig
+    now_ms: int
+    last_batches: Collection[ProducerBatch]
+    stop: Callable[[], bool]
+
+
+class Workplace:
+    """Where the passes over one log are done."""
+
+    __slots__ = ("_failures",)
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    @contextlib.contextmanager
+    def work(self, what: Pass) -> Iterator[Compaction | CompactionProcess]:
+        process = self._process(what)
+        if process is None:
+            yield Compaction(what.config, what.now_ms, what.last_batches, what.stop)
+            return
+        try:
+            with process:
+                yield process
+        except CompactionFailed as failure:
+            # What brings a process down, for want of memory perhaps, must never be tried in the broker.
+            self._failures += failure.is_worth_a_thread
+            raise
+        self._failures = 0
+
+    def _process(self, what: Pass) -> CompactionProcess | None:
+        if sum(segment.size for segment in what.segments) < WORTH_A_PROCESS_BYTES:
+            return None
+        try:
+            if self._failures >= MOST_FAILURES:
+                raise CannotStart(f"its process failed {self._failures} times in a row")
+            return CompactionProcess(what)
+        except CannotStart as error:
+            fields = {"log": str(what.directory), "reason": str(error)}
+            _logger.warning("compacted by the broker itself, slowing it down", extra={"fields": fields})
+            return None
+
+
+class CompactionProcess:
+    """A :class:`Compaction` in a process of its own, which ends with the `with` block."""
+
+    def __init__(self, what: Pass) -> None:
+        self._directory = what.directory
+        self._stop = what.stop
+        self._end_offset = 0
+        self.records_before = 0
+        self.records_after = 0
+        self.tombstones_dropped = 0
+        task = {
+            "broker_pid": os.getpid(),
+            "directory": str(what.directory),
+            "config": dataclasses.asdict(what.config),
+            "now_ms": what.now_ms,
+            "segments": [(segment.base_offset, segment.size) for segment in what.segments],
+        }
+        self._pipes = _Pipes()
+        try:
+            self._ask(Frame(task, pack_batches(what.last_batches)), time.monotonic() + _START_SECONDS)
+        except BaseException as error:
+            self._pipes.end()
+            if isinstance(error, CompactionFailed) and error.is_worth_a_thread:
+                raise CannotStart(error.reason) from error
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._pipes.end()
+
+    def read_keys(self, segments: Sequence[Segment], first_dirty_offset: int) -> int:  # noqa: ARG002  it knows them
+        self._end_offset = self._ask(Frame({"read_keys": first_dirty_offset})).message["end_offset"]
+        return self._end_offset
+
+    def covered(self, segments: Sequence[Segment]) -> list[Segment]:
+        return [segment for segment in segments if segment.base_offset < self._end_offset]
+
+    def rewrite(self, segments: Sequence[Segment], into: Segment) -> Rewritten:
+        inode = os.fstat(into.file.opened().fd).st_ino
+        message, content = self._ask(Frame({"rewrite": segments[0].base_offset, "inode": inode}))
+        indexes_at = message["offset_index_bytes"]
+        indexes = SegmentIndexes.of_contents(into.path, into.base_offset, content[:indexes_at], content[indexes_at:])
+        into.take_over(message["size"], message["next_offset"], indexes)
+        self.records_before = message["records_before"]
+        self.records_after = message["records_after"]
+        self.tombstones_dropped = message["tombstones_dropped"]
+        return Rewritten(message["segment_count"], message["is_changed"])
+
+    def _ask(self, question: Frame, deadline: float | None = None) -> Frame:
+        unsent = memoryview(question.encode())
+        while True:
+            if self._stop():
+                raise Stopped
+            if deadline is not None and time.monotonic() > deadline:
+                silent = f"its process said nothing for {_START_SECONDS:g} s"
+                raise CompactionFailed(self._directory, silent, is_worth_a_thread=True)
+            try:
+                unsent, received = self._pipes.exchange(unsent)
+            except EOFError:
+                raise self._ended() from None
+            except ValueError as error:
+                raise CompactionFailed(self._directory, str(error), is_worth_a_thread=True) from error
+            for frame in received:
+                if "line" in frame.message:
+                    _log(**frame.message["line"])
+                elif "error" in frame.message:
+                    raise self._error(frame.message)
+                else:
+                    return frame
+
+    def _error(self, message: dict[str, Any]) -> Exception:  # Any: as in `Frame`
+        if message["error"] == "disk":
+            return OSError(message["errno"], message["text"])
+        if message["error"] == "corrupt":
+            return CorruptLog(message["text"])
+        return CompactionFailed(self._directory, message["text"])
+
+    def _ended(self) -> Exception:
+        exit_code, last_words = self._pipes.end()
+        if exit_code == -signal.SIGTERM:
+            # Somebody wants it to end; a service manager that ends us both, mostly.
+            _logger.info("compaction of %s given up: its process was told to end", self._directory)
+            return Stopped()
+        if exit_code < 0:
+            return CompactionFailed(self._directory, f"its process was ended by {_signal_name(-exit_code)}")
+        said = f": {last_words}" if last_words else ""
+        ended = f"its process ended with exit code {exit_code}{said}"
+        return CompactionFailed(self._directory, ended, is_worth_a_thread=True)
+
+
+class _Pipes:
+    """The process and its three pipes. Nothing here waits for longer than a look."""
+
+    def __init__(self) -> None:
+        self._errors, errors = os.pipe()
+        # So that a process that complains without end never waits for us to listen.
+        os.set_blocking(errors, False)
+        os.set_blocking(self._errors, False)
+        try:
+            self._process = _started(errors)
+        except BaseException:
+            os.close(self._errors)
+            raise
+        finally:
+            os.close(errors)
+        self._input, self._output = _pipe(self._process.stdin), _pipe(self._process.stdout)
+        self._buffer = FrameBuffer()
+        self._end: tuple[int, str] | None = None
+
+    def exchange(self, unsent: memoryview) -> tuple[memoryview, list[Frame]]:
+        """Send and receive what can be by now; EOFError when the process has ended."""
+        ready = select.poll()
+        ready.register(self._output, select.POLLIN)
+        if unsent:
+            ready.register(self._input, select.POLLOUT)
+        received: list[Frame] = []
+        for fd, _ in ready.poll(_LOOK_MS):
+            if fd == self._output.fileno():
+                data = os.read(fd, _READ_BYTES)
+                if not data:
+                    raise EOFError
+                received += self._buffer.feed(data)
+            else:
+                unsent = _sent(fd, unsent)
+        return unsent, received
+
+    def end(self) -> tuple[int, str]:
+        """The process is gone when this returns; its exit code, and the last line of what it printed."""
+        if self._end is None:
+            # It leaves nothing that would have to be put in order.
+            if self._process.poll() is None:
+                self._process.kill()
+            exit_code = self._process.wait()
+            self._end = exit_code, _last_line(self._errors)
+            for pipe in (self._input, self._output):
+                pipe.close()
+            os.close(self._errors)
+        return self._end
+
+
+def _started(errors: int) -> subprocess.Popen[bytes]:
+    """The same Python with the same modules as this one. The current directory adds none to them (-P)."""
+    if not sys.executable:
+        raise CannotStart("this Python does not know by which program it runs")
+    try:
+        return subprocess.Popen(  # noqa: S603  our own program, without a shell
+            [sys.executable, "-P", "-m", _CHILD],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            bufsize=0,
+            # Ctrl-C in a terminal is for the broker, which then ends it. Not a session: Linux may give each of them an
+            # equal share of the CPU, and a lower priority would count for nothing.
+            process_group=0,
+        )
+    except OSError as error:
+        raise CannotStart(error.strerror or str(error)) from error
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None, "the process was started with pipes"
+    os.set_blocking(pipe.fileno(), False)
+    return pipe
+
+
+def _sent(fd: int, unsent: memoryview) -> memoryview:
+    try:
+        return unsent[os.write(fd, unsent) :]
+    except BlockingIOError:
+        return unsent
+    except BrokenPipeError:
+        # That nobody reads any more the other pipe says, too, behind what may still be in it.
+        return unsent[:0]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(errors: int) -> str:
+    try:
+        lines = os.read(errors, _READ_BYTES).decode(errors="replace").split("\n")
+    except BlockingIOError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _log(level: int, logger: str, event: str, fields: dict[str, object]) -> None:
+    logging.getLogger(logger).log(level, "%s", event, extra={"fields": fields})

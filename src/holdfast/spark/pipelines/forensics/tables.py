@@ -1,0 +1,127 @@
+"""The tables that come out, column by column. Times are milliseconds since 1970, by the broker's wall clock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+_TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
+
+
+def _table(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([("group_id", _TEXT), *columns.items()])
+
+
+TABLES: Final[dict[str, pa.Schema]] = {
+    "summary": _table(
+        history_begins_ms=_LONG,
+        history_ends_ms=_LONG,
+        ledger_begins_ms=_LONG,
+        first_generation=_INT,
+        last_generation=_INT,
+        unseen_generations=_LONG,
+        facts=_LONG,
+        rebalances=_LONG,
+        formed=_LONG,
+        emptied=_LONG,
+        causes=pa.map_(_TEXT, _LONG),
+        stood_still_ms=_LONG,
+        is_lower_bound=_FLAG,
+        partition_ms=_LONG,
+        moved=_LONG,
+        static_rejoins=_LONG,
+        takeovers=_LONG,
+        flapping=_LONG,
+        went_back=_LONG,
+        two_owners=_LONG,
+        unread_assignments=_LONG,
+        static_rebalances=_LONG,
+        static_ms=_LONG,
+        static_partition_ms=_LONG,
+        registration_rebalances=_LONG,
+        registration_ms=_LONG,
+        registration_partition_ms=_LONG,
+        standby_rebalances=_LONG,
+        standby_ms=_LONG,
+        standby_partition_ms=_LONG,
+    ),
+    "rebalances": _table(
+        started_ms=_LONG,
+        ended_ms=_LONG,
+        outcome=_TEXT,
+        generation=_INT,
+        cause=_TEXT,
+        kind=_TEXT,
+        member=_TEXT,
+        client_id=_TEXT,
+        client_host=_TEXT,
+        reason=_TEXT,
+        from_empty=_FLAG,
+        source=_TEXT,
+        protocol=_TEXT,
+        members=_INT,
+        came=_INT,
+        went=_INT,
+        stood_still_ms=_LONG,
+        is_lower_bound=_FLAG,
+        partitions=_INT,
+        partition_ms=_LONG,
+        moved=_INT,
+        moved_told=_INT,
+    ),
+    "ownership": _table(
+        topic=_TEXT,
+        partition=_INT,
+        member=_TEXT,
+        member_id=_TEXT,
+        instance_id=_TEXT,
+        client_id=_TEXT,
+        client_host=_TEXT,
+        from_ms=_LONG,
+        to_ms=_LONG,
+        generation=_INT,
+        ended_by=_TEXT,
+    ),
+    "flapping": _table(
+        member=_TEXT,
+        is_static=_FLAG,
+        left=_LONG,
+        expired=_LONG,
+        dropped=_LONG,
+        gone=_LONG,
+        rejoined=_LONG,
+        most_within=_LONG,
+        first_ms=_LONG,
+        last_ms=_LONG,
+    ),
+    "went_back": _table(
+        topic=_TEXT,
+        partition=_INT,
+        from_offset=_LONG,
+        to_offset=_LONG,
+        at_ms=_LONG,
+        generation=_INT,
+        owner=_TEXT,
+        owner_since_ms=_LONG,
+        circumstances=_TEXT,
+    ),
+    "two_owners": _table(
+        topic=_TEXT,
+        partition=_INT,
+        member=_TEXT,
+        other=_TEXT,
+        from_ms=_LONG,
+        to_ms=_LONG,
+        evidence=_TEXT,
+    ),
+    "savings": _table(
+        measure=_TEXT,
+        at_ms=_LONG,
+        what=_TEXT,
+        rebalances=_LONG,
+        stood_still_ms=_LONG,
+        partition_ms=_LONG,
+        moved=_LONG,
+    ),
+}

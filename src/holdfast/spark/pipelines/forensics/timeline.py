@@ -1,0 +1,216 @@
+"""Who owned which partition over time, made small enough to be looked at: a row for each partition, cells for owners.
+
+However long the history, a drawing has at most so many rows, cells and marks. A row with more cells than that is cut
+into spans of equal length, each shown as its longest owner's; what was left out or put together is said in `notes`.
+"""
+
+from __future__ import annotations
+
+import colorsys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+MOST_ROWS: Final = 48
+MOST_CELLS: Final = 120
+"""In a row."""
+MOST_MARKS: Final = 200
+_FIRST: Final = 0.58
+"""Blue: red is for rebalances."""
+_TURN: Final = 0.618034
+"""Of the colour wheel, from one member to the next: neighbours differ most."""
+
+Colour = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    topic: str
+    partition: int
+    member: str
+    from_ms: int
+    to_ms: int | None
+    """None: it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A rebalance."""
+
+    at_ms: int
+    label: str
+    stood_ms: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    from_ms: int
+    to_ms: int
+    member: str
+    owners: int = 1
+    """More than one: so many had it in this span, and this one for longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    title: str
+    from_ms: int
+    to_ms: int
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    """The partition's name, and who had it."""
+    marks: tuple[Mark, ...]
+    colours: dict[str, Colour]
+    """Of the members, in the order of their names."""
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Row:
+    exact: list[Interval] | None = field(default_factory=list)
+    spans: dict[int, Counter[str]] = field(default_factory=dict)
+
+
+class Timeline:
+    def __init__(self, title: str, from_ms: int, to_ms: int) -> None:
+        self._title = title
+        self._from_ms = from_ms
+        self._to_ms = max(to_ms, from_ms + 1)
+        self._rows: dict[tuple[str, int], _Row] = {}
+        self._hidden: set[tuple[str, int]] = set()
+        self._exact_marks: list[Mark] | None = []
+        self._mark_spans: dict[int, Counter[str]] = {}
+        self._stood: Counter[int] = Counter()
+
+    @classmethod
+    def of(cls, title: str, intervals: Iterable[Interval], marks: Iterable[Mark] = ()) -> Timeline:
+        """From the first of them to the last."""
+        all_intervals, all_marks = [*intervals], [*marks]
+        times = [time for one in all_intervals for time in (one.from_ms, one.to_ms or one.from_ms)]
+        times += [time for mark in all_marks for time in (mark.at_ms, mark.at_ms + mark.stood_ms)]
+        made = cls(title, min(times, default=0), max(times, default=1))
+        for interval in all_intervals:
+            made.add(interval)
+        for mark in all_marks:
+            made.add_mark(mark)
+        return made
+
+    def add(self, interval: Interval) -> None:
+        key = (interval.topic, interval.partition)
+        begin = max(interval.from_ms, self._from_ms)
+        end = self._to_ms if interval.to_ms is None else min(interval.to_ms, self._to_ms)
+        if end <= begin and interval.to_ms is not None and interval.to_ms < self._from_ms:
+            return
+        row = self._rows.get(key)
+        if row is None:
+            if key in self._hidden or not self._has_room_for(key):
+                self._hide(key)
+                return
+            row = self._rows[key] = _Row()
+        clipped = Interval(*key, interval.member, begin, max(begin, end))
+        if row.exact is None:
+            self._into_spans(row, clipped)
+        else:
+            row.exact.append(clipped)
+            if len(row.exact) > MOST_CELLS:
+                for one in row.exact:
+                    self._into_spans(row, one)
+                row.exact = None
+
+    def _has_room_for(self, key: tuple[str, int]) -> bool:
+        """The first ones by name are shown, in whatever order they come."""
+        if len(self._rows) < MOST_ROWS:
+            return True
+        last = max(self._rows)
+        if key > last:
+            return False
+        del self._rows[last]
+        self._hide(last)
+        return True
+
+    def _hide(self, key: tuple[str, int]) -> None:
+        if len(self._hidden) < 100_000:  # only their number is told
+            self._hidden.add(key)
+
+    def _into_spans(self, row: _Row, one: Interval) -> None:
+        assert one.to_ms is not None
+        for span in range(self._span(one.from_ms), self._span(max(one.from_ms, one.to_ms - 1)) + 1):
+            begin, end = self._bounds(span)
+            together_ms = min(end, one.to_ms) - max(begin, one.from_ms)
+            row.spans.setdefault(span, Counter())[one.member] += max(1, together_ms)
+
+    def _span(self, at_ms: int) -> int:
+        return min(MOST_CELLS - 1, (at_ms - self._from_ms) * MOST_CELLS // (self._to_ms - self._from_ms))
+
+    def _bounds(self, span: int) -> tuple[int, int]:
+        length = self._to_ms - self._from_ms
+        return self._from_ms + span * length // MOST_CELLS, self._from_ms + (span + 1) * length // MOST_CELLS
+
+    def add_mark(self, mark: Mark) -> None:
+        if self._exact_marks is not None:
+            self._exact_marks.append(mark)
+            if len(self._exact_marks) > MOST_MARKS:
+                for one in self._exact_marks:
+                    self._mark_into_spans(one)
+                self._exact_marks = None
+        else:
+            self._mark_into_spans(mark)
+
+    def _mark_into_spans(self, mark: Mark) -> None:
+        span = self._span(min(max(mark.at_ms, self._from_ms), self._to_ms))
+        self._mark_spans.setdefault(span, Counter())[mark.label] += mark.count
+        self._stood[span] += mark.stood_ms
+
+    # -- the drawing ---------------------------------------------------------------------------------------------------
+
+    def drawing(self) -> Drawing:
+        rows = tuple((f"{key[0]}-{key[1]}", self._cells(row)) for key, row in sorted(self._rows.items()))
+        members = sorted({cell.member for _, cells in rows for cell in cells})
+        thinned = sum(row.exact is None for row in self._rows.values())
+        notes = []
+        if self._hidden:
+            notes.append(f"{len(self._hidden):,} more partitions are not shown")
+        if thinned:
+            notes.append(
+                f"in {thinned:,} rows, {MOST_CELLS} spans of equal length are shown as their longest owner's: there "
+                "were more changes than can be drawn"
+            )
+        if self._exact_marks is None:
+            notes.append("rebalances that are close together are one line")
+        return Drawing(self._title, self._from_ms, self._to_ms, rows, self._marks(), colours_of(members), tuple(notes))
+
+    def _cells(self, row: _Row) -> tuple[Cell, ...]:
+        if row.exact is not None:
+            ordered = sorted(row.exact, key=lambda one: (one.from_ms, one.member))
+            return tuple(Cell(one.from_ms, one.to_ms or one.from_ms, one.member) for one in ordered)
+        cells: list[Cell] = []
+        for span, owners in sorted(row.spans.items()):
+            begin, end = self._bounds(span)
+            member = max(owners, key=lambda name: (owners[name], name))
+            if cells and cells[-1].to_ms == begin and cells[-1].member == member and cells[-1].owners == len(owners):
+                cells[-1] = Cell(cells[-1].from_ms, end, member, len(owners))
+            else:
+                cells.append(Cell(begin, end, member, len(owners)))
+        return tuple(cells)
+
+    def _marks(self) -> tuple[Mark, ...]:
+        if self._exact_marks is not None:
+            return tuple(sorted(self._exact_marks, key=lambda mark: mark.at_ms))
+        found = []
+        for span, labels in sorted(self._mark_spans.items()):
+            (label, most), *_ = labels.most_common(1)
+            count = sum(labels.values())
+            told = label if most == count else f"{label} ({most} of them)"
+            found.append(Mark(self._bounds(span)[0], told, self._stood[span], count))
+        return tuple(found)
+
+
+def colours_of(members: Iterable[str]) -> dict[str, Colour]:
+    return {member: _colour(number) for number, member in enumerate(members)}
+
+
+def _colour(number: int) -> Colour:
+    lightness = (0.50, 0.62, 0.40)[number // 8 % 3]
+    red, green, blue = colorsys.hls_to_rgb((_FIRST + number * _TURN) % 1, lightness, 0.55)
+    return round(red * 255), round(green * 255), round(blue * 255)

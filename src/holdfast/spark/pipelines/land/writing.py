@@ -1,0 +1,220 @@
+"""On the executors: rows of a batch into Parquet files, one for each topic, partition and date.
+
+A file has its name from the start: it is nowhere listed before it is whole. What the disk refuses is reported as a row
+like the files, so that the user is told one sentence and not the stack of a task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet as pq
+
+from holdfast.spark.offsets import Where
+from holdfast.spark.pipelines.land.manifest import DataFile
+
+REPORT: Final = (
+    "topic STRING, partition INT, path STRING, date STRING, first BIGINT, end BIGINT, rows BIGINT, size_bytes BIGINT,"
+    " problem STRING, errno INT"
+)
+"""What each task tells the driver of: its files, or why there are none."""
+_REPORT: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("path", pa.string()),
+        ("date", pa.string()),
+        ("first", pa.int64()),
+        ("end", pa.int64()),
+        ("rows", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("problem", pa.string()),
+        ("errno", pa.int32()),
+    ]
+)
+ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+ALL_BYTES: Final = 128 * 1024 * 1024
+"""What a task keeps in memory: of one file, and of all that it has open."""
+_DAY_US: Final = 86_400_000_000
+_UTC: Final = pa.timestamp("us", "UTC")
+OPTIONS: Final[dict[str, Any]] = {
+    "compression": "snappy",
+    # Values are seldom the same; offsets and timestamps only ever grow a little.
+    "use_dictionary": ["key", "partition", "timestampType"],
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "store_schema": False,
+}
+
+Key = tuple[str, int, int]
+"""Topic, partition, and the days since 1970."""
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], table: str, floors: Mapping[Where, int]) -> Iterator[pa.RecordBatch]:
+    """Of the partitions that have a floor, the rows from there on. Yields what `REPORT` says."""
+    files = _Files(Path(table))
+    try:
+        for batch in batches:
+            for key, rows in split(batch):
+                kept = _from(rows, floors.get(key[:2]))
+                if kept is not None:
+                    files.add(key, kept)
+        reports = files.close()
+    except OSError as error:
+        files.give_up()
+        for _ in batches:  # Spark takes it for a fault of its own when a task does not read to the end
+            continue
+        reports = [_report(problem=f"{error.strerror or error}", errno=error.errno)]
+    if reports:
+        yield pa.RecordBatch.from_pylist(reports, _REPORT)
+
+
+def split(batch: pa.RecordBatch) -> list[tuple[Key, pa.RecordBatch]]:
+    """By topic, partition and date. Most batches have one of each."""
+    if batch.num_rows == 0:
+        return []
+    topics = batch.column("topic").dictionary_encode()
+    codes = topics.indices.to_numpy(zero_copy_only=False)
+    numbers = batch.column("partition").to_numpy(zero_copy_only=False)
+    days = _microseconds(batch) // _DAY_US
+    if all(one.min() == one.max() for one in (codes, numbers, days)):
+        return [((topics.dictionary[0].as_py(), int(numbers[0]), int(days[0])), batch)]
+    keys, which = np.unique(np.stack([codes, numbers, days], axis=1), axis=0, return_inverse=True)
+    return [
+        ((topics.dictionary[int(code)].as_py(), int(number), int(day)), batch.filter(pa.array(which.reshape(-1) == at)))
+        for at, (code, number, day) in enumerate(keys)
+    ]
+
+
+def _microseconds(batch: pa.RecordBatch) -> Any:
+    return batch.column("timestamp").cast(_UTC).view(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _from(rows: pa.RecordBatch, floor: int | None) -> pa.RecordBatch | None:
+    if floor is None:
+        return None
+    offsets = rows.column("offset")
+    if pc.min(offsets).as_py() < floor:
+        rows = rows.filter(pc.greater_equal(offsets, floor))
+    return rows if rows.num_rows else None
+
+
+class _Files:
+    """The files that a task has open."""
+
+    def __init__(self, table: Path) -> None:
+        self._table = table
+        self._open: dict[Key, _OpenFile] = {}
+
+    def add(self, key: Key, rows: pa.RecordBatch) -> None:
+        if key not in self._open:
+            self._open[key] = _OpenFile(self._table, key, rows)
+        self._open[key].add(rows)
+        if sum(one.waiting_bytes for one in self._open.values()) >= ALL_BYTES:
+            for one in self._open.values():
+                one.flush()
+
+    def close(self) -> list[dict[str, Any]]:
+        return [_report(one.close(), key) for key, one in sorted(self._open.items())]
+
+    def give_up(self) -> None:
+        for one in self._open.values():
+            one.give_up()
+
+
+class _OpenFile:
+    def __init__(self, table: Path, key: Key, rows: pa.RecordBatch) -> None:
+        topic, partition, day = key
+        self._date = (date(1970, 1, 1).fromordinal(date(1970, 1, 1).toordinal() + day)).isoformat()
+        first = pc.min(rows.column("offset")).as_py()
+        self._path = f"topic={topic}/date={self._date}/{partition}-{first:020d}-{uuid.uuid4().hex}.parquet"
+        self._whole = table / self._path
+        self._first: int = first
+        self._end: int = first
+        self._rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self._schema = _stored(rows).schema
+        self._whole.parent.mkdir(parents=True, exist_ok=True)
+        self._sink = open_sink(self._whole)
+        self._parquet: Any = self._sink  # until there is one
+        try:
+            self._parquet = pq.ParquetWriter(self._sink, self._schema, **OPTIONS)
+        except OSError:
+            self.give_up()
+            raise
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        offsets = pc.min_max(rows.column("offset"))
+        self._first = min(self._first, offsets["min"].as_py())
+        self._end = max(self._end, offsets["max"].as_py() + 1)
+        self._rows += rows.num_rows
+        stored = _stored(rows)
+        self._waiting.append(stored)
+        self.waiting_bytes += stored.nbytes
+        if self.waiting_bytes >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
+            table = pa.Table.from_batches(waiting, self._schema)
+            self._parquet.write_table(table, row_group_size=table.num_rows)
+
+    def close(self) -> DataFile:
+        self.flush()
+        self._parquet.close()
+        self._sink.close()
+        sync_file(self._whole)
+        return DataFile(self._path, self._date, self._first, self._end, self._rows, self._whole.stat().st_size)
+
+    def give_up(self) -> None:
+        """On a full disk closing fails as well, and what is there must not stay in the way."""
+        for end in (self._parquet.close, self._sink.close, self._whole.unlink):
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                end()
+
+
+def open_sink(path: Path) -> Any:
+    return pa.OSFile(str(path), "wb")
+
+
+def sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _stored(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a file: the topic is in its path."""
+    names = [name for name in rows.schema.names if name != "topic"]
+    columns = [rows.column(name).cast(_UTC) if name == "timestamp" else rows.column(name) for name in names]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _report(
+    file: DataFile | None = None, key: Key | None = None, problem: str | None = None, errno: int | None = None
+) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(_REPORT.names)
+    if file is not None and key is not None:
+        row |= {
+            "topic": key[0],
+            "partition": key[1],
+            "path": file.path,
+            "date": file.date,
+            "first": file.first,
+            "end": file.end,
+            "rows": file.rows,
+            "size_bytes": file.size_bytes,
+        }
+    return row | {"problem": problem, "errno": errno}

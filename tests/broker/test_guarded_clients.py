@@ -1,0 +1,233 @@
+"""Real clients behind TLS and passwords: they work as without, and say it clearly when they are kept out."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError as AiokafkaConnectionError
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+
+from holdfast import Admin, Consumer, HoldfastError
+from holdfast.broker.security.acls import Operation
+from holdfast.cli.main import main
+from holdfast.client.errors import AuthenticationFailed
+from holdfast.wire.error_codes import ErrorCode
+from tests.broker.guarded_broker import MECHANISMS, PASSWORDS, GuardedBroker, user_acl
+from tests.support.eventually import eventually
+
+TOPIC, SECRET_TOPIC, GROUP = "orders", "salaries", "billing"
+RECORDS = 20
+PATIENCE_S = 30.0
+
+mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    """Alice may write to and read from `orders` as a member of any group `billing…`; nobody but admin the salaries."""
+    broker = GuardedBroker(tmp_path_factory.mktemp("clients"))
+    broker.grant(
+        user_acl("alice", Operation.READ, topic=TOPIC),
+        user_acl("alice", Operation.WRITE, topic=TOPIC),
+        user_acl("alice", Operation.READ, group=GROUP, prefixed=True),
+    )
+    with broker:
+        with broker.connect_as("admin") as admin:
+            for topic in (TOPIC, SECRET_TOPIC):
+                admin.create_topic(topic)
+        yield broker
+
+
+# -- librdkafka --------------------------------------------------------------------------------------------------------
+
+
+@mechanisms
+def test_librdkafka_produces_and_consumes_in_a_group(broker: GuardedBroker, mechanism: str) -> None:
+    delivered: list[Any] = []
+    producer = Producer(broker.settings("alice", mechanism) | {"enable.idempotence": True})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, f"{mechanism}-{number}", on_delivery=lambda error, _: delivered.append(error))
+    assert (producer.flush(PATIENCE_S), delivered) == (0, [None] * RECORDS)
+    reading = {"group.id": f"{GROUP}-{mechanism}", "auto.offset.reset": "earliest"}
+    consumer = ConfluentConsumer(broker.settings("alice", mechanism) | reading)
+    try:
+        consumer.subscribe([TOPIC])
+        wanted = {f"{mechanism}-{number}".encode() for number in range(RECORDS)}
+        deadline = time.monotonic() + PATIENCE_S
+        while wanted:
+            assert time.monotonic() < deadline, f"missing: {wanted}"
+            for message in consumer.consume(100, 0.2):
+                assert message.error() is None, message.error()
+                wanted.discard(message.value())
+    finally:
+        consumer.close()
+
+
+@mechanisms
+def test_librdkafka_is_told_that_the_password_is_wrong(broker: GuardedBroker, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    config = broker.settings("alice", mechanism) | {"sasl.password": "wrong", "error_cb": errors.append}
+    admin = AdminClient(config)
+    eventually(lambda: admin.poll(0.1) or errors, "it hears so", PATIENCE_S)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+    assert "Authentication failed" in errors[0].str()
+    assert "wrong" not in errors[0].str()
+
+
+def test_librdkafka_hears_what_it_may_not_do(broker: GuardedBroker) -> None:
+    delivered: list[Any] = []
+    producer = Producer(broker.settings("alice"))
+    producer.produce(SECRET_TOPIC, b"x", on_delivery=lambda error, _: delivered.append(error and error.code()))
+    producer.produce(TOPIC, b"x", on_delivery=lambda error, _: delivered.append(error and error.code()))
+    assert producer.flush(PATIENCE_S) == 0
+    assert sorted(delivered, key=str) == [KafkaError.TOPIC_AUTHORIZATION_FAILED, None]
+    stranger = ConfluentConsumer(broker.settings("alice") | {"group.id": "payroll"})
+    try:
+        stranger.subscribe([TOPIC])
+        message = stranger.poll(PATIENCE_S)
+        refusal = None if message is None else message.error()
+        assert refusal is not None and refusal.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    finally:
+        stranger.close()
+
+
+def test_a_certificate_of_a_stranger_is_refused_by_librdkafka(broker: GuardedBroker) -> None:
+    config = broker.settings("alice") | {"ssl.ca.location": str(broker.stranger.certificate)}
+    with pytest.raises(KafkaException) as refused:
+        AdminClient(config).list_topics(timeout=2)
+    assert refused.value.args[0].code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+    assert TOPIC in AdminClient(broker.settings("alice")).list_topics(timeout=PATIENCE_S).topics, "the control"
+
+
+# -- kafka-python and aiokafka ----------------------------------------------------------------------------------------
+
+
+def kafka_python(broker: GuardedBroker, mechanism: str, password: str = PASSWORDS["alice"]) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": broker.at("BOTH"),
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(broker.authority.certificate),
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+    }
+
+
+@mechanisms
+def test_kafka_python_produces_and_consumes_in_a_group(broker: GuardedBroker, mechanism: str) -> None:
+    config = kafka_python(broker, mechanism)
+    value = f"kafka-python {mechanism}".encode()
+    producer = KafkaProducer(**config)
+    try:
+        producer.send(TOPIC, value).get(timeout=PATIENCE_S)
+        with pytest.raises(TopicAuthorizationFailedError):
+            producer.send(SECRET_TOPIC, value).get(timeout=PATIENCE_S)
+    finally:
+        producer.close(timeout=PATIENCE_S)
+    consumer = KafkaConsumer(TOPIC, group_id=f"{GROUP}-python-{mechanism}", auto_offset_reset="earliest", **config)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        found: set[bytes] = set()
+        while value not in found:
+            assert time.monotonic() < deadline, found
+            found |= {one.value for records in consumer.poll(timeout_ms=200).values() for one in records}
+    finally:
+        consumer.close()
+
+
+def test_kafka_python_is_kept_out_of_a_group(broker: GuardedBroker) -> None:
+    consumer = KafkaConsumer(TOPIC, group_id="payroll", **kafka_python(broker, "SCRAM-SHA-256"))
+    try:
+        with pytest.raises(GroupAuthorizationFailedError):
+            eventually(lambda: consumer.poll(timeout_ms=200), "a refusal", PATIENCE_S)
+    finally:
+        consumer.close()
+
+
+def test_aiokafka_produces_and_consumes_and_hears_of_a_wrong_password(broker: GuardedBroker) -> None:
+    config = {
+        "bootstrap_servers": broker.at("BOTH"),
+        "security_protocol": "SASL_SSL",
+        "ssl_context": ssl.create_default_context(cafile=str(broker.authority.certificate)),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": PASSWORDS["alice"],
+    }
+
+    async def scene() -> bytes | None:
+        producer = AIOKafkaProducer(**config)
+        await producer.start()
+        try:
+            sent = await producer.send_and_wait(TOPIC, b"aiokafka")
+        finally:
+            await producer.stop()
+        consumer = AIOKafkaConsumer(TOPIC, group_id=f"{GROUP}-aio", auto_offset_reset="earliest", **config)
+        await consumer.start()
+        try:
+            async for message in consumer:
+                if message.offset == sent.offset:
+                    break
+        finally:
+            await consumer.stop()
+        refused = AIOKafkaProducer(**(config | {"sasl_plain_password": "wrong"}))
+        with pytest.raises(AiokafkaConnectionError):
+            await refused.start()
+        await refused.stop()
+        return message.value  # type: ignore[no-any-return]
+
+    assert asyncio.run(asyncio.wait_for(scene(), PATIENCE_S)) == b"aiokafka"
+
+
+# -- Holdfast's own ----------------------------------------------------------------------------------------------------
+
+
+@mechanisms
+def test_our_own_consumer_and_admin_are_let_in(broker: GuardedBroker, mechanism: str) -> None:
+    config = broker.settings("alice", mechanism)
+    producer = Producer(config)
+    producer.produce(TOPIC, b"ours")
+    assert producer.flush(PATIENCE_S) == 0
+    seat = {"group.id": f"{GROUP}-ours-{mechanism}", "group.instance.id": "seat-1", "auto.offset.reset": "earliest"}
+    with Consumer(config | seat) as consumer:
+        consumer.subscribe([TOPIC])
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := consumer.consume(1, 0.2)):
+            assert time.monotonic() < deadline
+        assert found[0].error() is None
+        with Admin(config) as admin:
+            (member,) = admin.describe_group(str(seat["group.id"])).members
+            assert member.group_instance_id == "seat-1"
+            assert "alice" not in repr(member), "who is behind a member is nobody's business"
+
+
+def test_our_own_client_hears_why_it_is_kept_out(broker: GuardedBroker) -> None:
+    with pytest.raises(AuthenticationFailed, match="invalid credentials") as refused:
+        Admin(broker.settings("alice") | {"sasl.password": "wrong"}).list_topics()
+    assert "wrong" not in str(refused.value)
+    with Admin(broker.settings("alice")) as admin:
+        with pytest.raises(HoldfastError) as lacking:
+            admin.describe_group("payroll")
+        assert lacking.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert [one.name for one in admin.list_topics()] == [TOPIC]
+
+
+def test_the_command_line_is_let_in_by_the_same_settings(
+    broker: GuardedBroker, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path_factory.mktemp("cli") / "alice.properties"
+    file.write_text("\n".join(f"{name}={value}" for name, value in broker.settings("alice").items()))
+    assert main(["topics", "list", "--command-config", str(file)]) == 0
+    assert TOPIC in capsys.readouterr().out
+    assert main(["groups", "describe", "--group", "payroll", "--command-config", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "GROUP_AUTHORIZATION_FAILED" in said and PASSWORDS["alice"] not in said

@@ -1,0 +1,54 @@
+"""The broker's log: one line for each event that matters, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from holdfast.wire.apis.delete_topics import DeleteTopicsRequest
+from tests.broker.wire_client import WireClient, batch
+from tests.support.holdfast_broker import HoldfastBroker
+
+
+def events(broker: HoldfastBroker) -> list[dict[str, object]]:
+    return [json.loads(line) for line in broker.log_text().splitlines() if line.startswith("{")]
+
+
+def test_the_life_of_a_broker(tmp_path: Path) -> None:
+    with HoldfastBroker({"logging.format": "json"}, tmp_path) as broker:
+        # given a broker whose topic is created and deleted, and that is killed within a batch
+        with WireClient(broker.address) as client:
+            client.create_topic("kept", 2, retention_ms="1000000")
+            client.create_topic("gone")
+            client.ask(DeleteTopicsRequest([], ["gone"], 10_000), 3)
+            assert client.produce("kept", batch(b"whole")).error_code == 0
+        broker.kill()
+        log = broker.data_dir / "kept-0" / f"{0:020d}.log"
+        whole = log.stat().st_size
+        with log.open("ab") as file:
+            file.write(b"torn")
+
+        # when it is started again and stopped
+        broker.start()
+        broker.stop()
+        told = events(broker)
+
+    # then the log tells it, event by event
+    assert [event["event"] for event in told] == [
+        "data opened",
+        "listening",
+        "topic created",
+        "topic created",
+        "topic deleted",
+        "torn tail cut behind the last whole batch",
+        "data opened",
+        "listening",
+        "stopping",
+        "stopped",
+    ]
+    assert told[0]["was_clean"] is False
+    assert (told[2]["topic"], told[2]["partitions"], told[2]["configs"]) == ("kept", 2, "retention.ms=1000000")
+    assert told[4]["topic"] == "gone"
+    assert (told[5]["file"], told[5]["cut_bytes"], told[5]["end_offset"]) == (str(log), 4, 1)
+    assert (told[6]["topics"], told[6]["partitions"]) == (1, 2)
+    assert whole > 0

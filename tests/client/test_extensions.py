@@ -1,0 +1,455 @@
+"""What members do beyond Kafka, on Holdfast; and that on Apache Kafka they do and say nothing of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from holdfast import Admin, Member, Pool, SingleWriter, WorkerPool
+from holdfast.assignors import CooperativeStickyAssignor
+from holdfast.assignors.interface import Cluster, MemberAssignment, MemberSubscription
+from holdfast.client import join_desk
+from holdfast.client.consumer_config import ConsumerConfig
+from holdfast.client.errors import AssignorError
+from holdfast.client.network import Network
+from holdfast.client.settings import NetworkSettings
+from holdfast.client.topics import Topics
+from holdfast.spark.holdings import Holdings
+from holdfast.spark.seats import Seats
+from holdfast.wire.apis.describe_groups import DESCRIBE_GROUPS
+from holdfast.wire.apis.join_group import JOIN_GROUP, JoinGroupRequestProtocol
+from holdfast.wire.apis.join_groups import JOIN_GROUPS, JoinGroupsMember, JoinGroupsRequest
+from holdfast.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
+from holdfast.wire.consumer_protocol import Subscription, encode_subscription
+from holdfast.wire.error_codes import ErrorCode
+from tests.client.consumers import QUICK as QUICK_MEMBERS
+from tests.client.consumers import Watched, grow_topic, poll_until, share, watching
+from tests.client.recording_wire import RecordingWire
+from tests.clients.servers import Server
+from tests.groups.world import ledger, make_topic
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.quick_brokers import QUICK
+
+ATTENTIVE: dict[str, Any] = {"metadata_max_age_ms": 100, "metadata_rebalance_min_interval_ms": 100}
+"""The leader sees soon that a topic has grown."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A broker whose clients all come through a wire that remembers what they say."""
+
+    broker: Server
+    wire: RecordingWire
+
+    @property
+    def bootstrap(self) -> str:
+        return self.wire.bootstrap
+
+
+@pytest.fixture(scope="module")
+def holdfast() -> Iterator[Recorded]:
+    with RecordingWire() as wire, HoldfastBroker(advertising(wire)) as broker:
+        wire.forward_to(broker.address)
+        yield Recorded(broker, wire)
+
+
+@pytest.fixture(scope="module")
+def kafka(apache_kafka_distribution: object) -> Iterator[Recorded]:
+    with RecordingWire() as wire, ApacheKafka(advertising(wire)) as broker:
+        wire.forward_to(broker.address)
+        yield Recorded(broker, wire)
+
+
+def advertising(wire: RecordingWire) -> dict[str, str]:
+    return QUICK | {"advertised.listeners": f"PLAINTEXT://{wire.bootstrap}"}
+
+
+def watched(recorded: Recorded, group: str, strategy: Any, **settings: Any) -> Watched:
+    return Watched(recorded, group, partition_assignment_strategy=strategy, **ATTENTIVE, **settings)  # type: ignore[arg-type]
+
+
+def kinds(recorded: Recorded, group: str) -> list[str]:
+    return [event["kind"] for event in ledger(recorded.broker, group)]
+
+
+# -- a topic grows -----------------------------------------------------------------------------------------------------
+
+
+def grow(recorded: Recorded, topic: str, *members: Watched) -> list[str]:
+    """From four partitions to ten; what the ledger tells of it."""
+    poll_until(share(4, *members), "four are shared", *members)
+    group = members[0].consumer._config.membership.group_id
+    before = len(kinds(recorded, group))
+    for one in members:
+        one.heard.clear()
+    grow_topic(recorded.broker, topic, 10)
+    poll_until(share(10, *members), "ten are shared", *members)
+    return kinds(recorded, group)[before:]
+
+
+def test_partitions_come_without_a_rebalance_and_nobody_gives_anything_up(
+    holdfast: Recorded, topic: str, group: str
+) -> None:
+    # given a cooperative group of three
+    make_topic(holdfast.broker, topic)
+    members = [watched(holdfast, group, "cooperative-sticky").subscribe(topic) for _ in range(3)]
+    with watching(*members):
+        poll_until(share(4, *members), "four are shared", *members)
+        generation = members[0].consumer.generation()
+        epochs = [one.consumer.assignment_epoch for one in members]
+
+        # when its topic grows
+        told = grow(holdfast, topic, *members)
+
+        # then the shares grow, and the group stays as it is
+        assert "rebalance started" not in told
+        assert told.count("resynced") == 1
+        assert {one.consumer.generation() for one in members} == {generation}
+        assert {name for one in members for name, _ in one.heard} == {"on_assign"}
+        for one, epoch in zip(members, epochs, strict=True):
+            assert epoch is not None and one.consumer.assignment_epoch == epoch + 1
+
+
+def test_control_a_group_led_by_range_rebalances(holdfast: Recorded, topic: str, group: str) -> None:
+    """It moves partitions from one member to the next, and that takes a rebalance."""
+    make_topic(holdfast.broker, topic)
+    members = [watched(holdfast, group, "range").subscribe(topic) for _ in range(3)]
+    with watching(*members):
+        told = grow(holdfast, topic, *members)
+
+        assert told.count("rebalance started") == 1
+        assert "resynced" not in told
+        assert "on_revoke" in {name for one in members for name, _ in one.heard}
+
+
+def test_in_an_eager_group_the_leader_gains_and_those_who_are_called_begin_anew(
+    holdfast: Recorded, topic: str, group: str
+) -> None:
+    make_topic(holdfast.broker, topic)
+    members = [watched(holdfast, group, "sticky").subscribe(topic) for _ in range(2)]
+    with watching(*members):
+        told = grow(holdfast, topic, *members)
+
+        assert "rebalance started" not in told and told.count("member called") == 1
+        heard = sorted([name for name, _ in one.heard] for one in members)
+        assert heard == [["on_assign"], ["on_revoke", "on_assign"]]
+
+
+def test_the_epoch_rises_with_every_rebalance_and_every_resync(holdfast: Recorded, topic: str, group: str) -> None:
+    make_topic(holdfast.broker, topic)
+    first, second = (watched(holdfast, group, "cooperative-sticky") for _ in range(2))
+    epochs: list[int | None] = []
+    with watching(first, second):
+        first.subscribe(topic)
+        poll_until(share(4, first), "all of them", first)
+        epochs.append(first.consumer.assignment_epoch)
+
+        grow_topic(holdfast.broker, topic, 5)
+        poll_until(share(5, first), "a resync", first)
+        epochs.append(first.consumer.assignment_epoch)
+
+        second.subscribe(topic)
+        poll_until(share(5, first, second), "a rebalance", first, second)
+        epochs.append(first.consumer.assignment_epoch)
+
+        grow_topic(holdfast.broker, topic, 8)
+        poll_until(share(8, first, second), "a resync", first, second)
+        epochs.append(first.consumer.assignment_epoch)
+
+    known = [epoch for epoch in epochs if epoch is not None]
+    assert len(known) == 4 and known == sorted(set(known))
+    assert [epoch % 1_000_000 for epoch in known] == [0, 1, 0, 1]
+
+
+# -- the assignor fails ------------------------------------------------------------------------------------------------
+
+
+SLOW_TO_FAIL_AGAIN = {"retry.backoff.ms": 2_000, "retry.backoff.max.ms": 10_000}
+"""Six seconds until the third failure, in which another can join."""
+
+
+def dotless(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace(".", "_"): value for name, value in settings.items()}
+
+
+def has_failed(recorded: Recorded, group: str) -> bool:
+    return any(one.failure is not None for one in recorded.wire.requests(SYNC_GROUP, group))
+
+
+class Failing(CooperativeStickyAssignor):
+    def assign(
+        self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, MemberAssignment]:
+        raise KeyError("a mistake in this member's assignor")
+
+
+def test_where_the_leaders_assignor_fails_the_other_leads_and_the_group_goes_on(
+    holdfast: Recorded, topic: str, group: str
+) -> None:
+    # given a member that cannot assign, and leads because it came first
+    make_topic(holdfast.broker, topic)
+    failing = watched(holdfast, group, [Failing()], **dotless(SLOW_TO_FAIL_AGAIN))
+    healthy = watched(holdfast, group, "cooperative-sticky")
+    with watching(failing, healthy):
+        failing.subscribe(topic)
+        poll_until(lambda: has_failed(holdfast, group), "the failure is told", failing)
+
+        # when another joins
+        healthy.subscribe(topic)
+
+        # then that one leads, and both have their shares
+        poll_until(share(4, failing, healthy), "both have two", failing, healthy)
+        failed = [one for one in ledger(holdfast.broker, group) if one["kind"] == "assignment failed"]
+        assert all("a mistake in this member's assignor" in one["cause"] for one in failed)
+        assert "member left" not in kinds(holdfast, group)
+
+
+def test_a_member_that_is_alone_with_a_failing_assignor_gives_up(holdfast: Recorded, topic: str, group: str) -> None:
+    make_topic(holdfast.broker, topic)
+    failing = watched(holdfast, group, [Failing()]).subscribe(topic)
+    with watching(failing):
+        with pytest.raises(AssignorError, match="a mistake in this member's assignor"):
+            poll_until(lambda: False, "an error", failing)
+
+        assert kinds(holdfast, group).count("assignment failed") == 2
+        eventually(lambda: "member left" in kinds(holdfast, group), "it leaves")
+
+
+def test_where_a_member_of_another_kind_fails_to_assign_the_other_does(holdfast: Recorded, group: str) -> None:
+    def fails(_members: Any) -> dict[str, Any]:
+        raise KeyError("a mistake in assign")
+
+    def shares(members: Any) -> dict[str, Any]:
+        return {one.member_id: "work" for one in members}
+
+    config = {"bootstrap.servers": holdfast.bootstrap, "group.id": group}
+    with Member(config | SLOW_TO_FAIL_AGAIN, "shards", {"p": {}}, fails) as failing:
+        eventually(lambda: has_failed(holdfast, group), "the failure is told")
+        with Member(config, "shards", {"p": {}}, shares) as healthy:
+            given, other = failing.wait_for_assignment(60), healthy.wait_for_assignment(60)
+
+            assert (given.state, given.is_leader, other.is_leader) == ("work", False, True)
+            assert given.assignment_epoch == other.assignment_epoch == given.generation * 1_000_000
+
+
+def test_workers_and_writers_have_the_epoch_as_well(holdfast: Recorded, group: str) -> None:
+    def run(_task: str, stopping: threading.Event) -> None:
+        stopping.wait()
+
+    def config(name: str) -> dict[str, Any]:
+        return {"bootstrap.servers": holdfast.bootstrap, "group.id": f"{group}-{name}"}
+
+    with SingleWriter(config("writer")) as writer, WorkerPool(config("workers"), ["a"], run) as workers:
+        assert writer.wait_until_active(60) * 1_000_000 == writer.assignment_epoch
+        eventually(lambda: workers.running == ["a"], "the task runs")
+        assert workers.assignment_epoch == 1_000_000
+
+
+# -- joining together --------------------------------------------------------------------------------------------------
+
+
+def pool_config(recorded: Recorded, group: str, **settings: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": recorded.bootstrap, "group.id": group, **QUICK_MEMBERS, **settings}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, all members come together."""
+    monkeypatch.setattr(join_desk, "EXPECTED_WITHIN_S", 30.0)
+
+
+def assigned(pool: Pool, partitions: int) -> Callable[[], bool]:
+    def holds() -> bool:
+        pool.check()
+        return sum(len(one.assignment()) for one in pool.consumers) == partitions
+
+    return holds
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_pool_of_static_members_joins_in_one_request(holdfast: Recorded, topic: str, group: str) -> None:
+    make_topic(holdfast.broker, topic)
+    with Pool(pool_config(holdfast, group, **{"group.instance.id": "app"}), 4) as pool:
+        pool.start([topic], lambda _consumer, _message: None)
+        eventually(assigned(pool, 4), "everybody has a share")
+
+    (request,) = holdfast.wire.requests(JOIN_GROUPS, group)
+    assert sorted(one.group_instance_id for one in request.members) == sorted(pool.instance_ids)
+    assert holdfast.wire.requests(JOIN_GROUP, group) == []
+    assert kinds(holdfast, group).count("generation formed") == 1
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_pool_of_dynamic_members_asks_once_for_ids_and_once_for_seats(
+    holdfast: Recorded, topic: str, group: str
+) -> None:
+    make_topic(holdfast.broker, topic)
+    with Pool(pool_config(holdfast, group), 3) as pool:
+        pool.start([topic], lambda _consumer, _message: None)
+        eventually(assigned(pool, 4), "everybody has a share")
+
+        nameless, named = holdfast.wire.requests(JOIN_GROUPS, group)
+        assert [one.member_id for one in nameless.members] == ["", "", ""]
+        assert len({one.member_id for one in named.members}) == 3
+        assert kinds(holdfast, group).count("generation formed") == 1
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_seats_of_a_query_join_in_one_request(holdfast: Recorded, topic: str, group: str) -> None:
+    make_topic(holdfast.broker, topic)
+    configs = [
+        ConsumerConfig.read(pool_config(holdfast, group, **{"group.instance.id": f"query-thread-{number}"}), {})
+        for number in (1, 2, 3)
+    ]
+    seats = Seats(configs, Holdings(), lambda _network, unknown, _deadline: dict.fromkeys(unknown, 0), 1.0)
+    try:
+        seats.join(Topics.read([topic]))
+        assert seats.wait_until_settled(60)
+    finally:
+        seats.close()
+
+    (request,) = holdfast.wire.requests(JOIN_GROUPS, group)
+    assert len(request.members) == 3
+    assert holdfast.wire.requests(JOIN_GROUP, group) == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_pool_that_comes_back_with_the_same_seats_costs_no_rebalance(
+    holdfast: Recorded, topic: str, group: str
+) -> None:
+    make_topic(holdfast.broker, topic)
+    config = pool_config(holdfast, group, **{"group.instance.id": "app"})
+    for _ in range(2):
+        with Pool(config, 3) as pool:
+            pool.start([topic], lambda _consumer, _message: None)
+            eventually(assigned(pool, 4), "everybody has a share")
+
+    assert len(holdfast.wire.requests(JOIN_GROUPS, group)) == 2
+    assert kinds(holdfast, group).count("rebalance started") == 1
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_pool_that_was_announced_is_taken_in_at_once(holdfast: Recorded, topic: str, group: str) -> None:
+    """All but the last of its members are given seats to wait on, and nobody hears of that: their answers go out with
+    the last one's. They waited for each other, for as long as the rebalance time-out of five minutes."""
+    # given a member at work, and a pool that is announced
+    make_topic(holdfast.broker, topic)
+    member = watched(holdfast, group, "range").subscribe(topic)
+    with (
+        watching(member),
+        Pool(pool_config(holdfast, group, **{"group.instance.id": "app"}), 3) as pool,
+        Admin({"bootstrap.servers": holdfast.bootstrap}) as admin,
+    ):
+        poll_until(share(4, member), "it has everything", member)
+        admin.add_members(group, pool.instance_ids)
+
+        # when the pool starts
+        pool.start([topic], lambda _consumer, _message: None)
+        poll_until(assigned(pool, 3), "everybody has a share", member)
+
+        # then one rebalance has taken all of it in
+        assert len(member.partitions) == 1
+        assert len(holdfast.wire.requests(JOIN_GROUPS, group)) == 1
+        assert kinds(holdfast, group).count("generation formed") == 2
+
+
+def test_a_batch_with_known_seats_and_a_new_one_does_not_wait_for_itself(holdfast: Recorded, group: str) -> None:
+    """The known ones could be answered at once; then the rebalance for the new one would wait for them, and they for
+    the answer to all of them."""
+    # given three static members
+    with Network(NetworkSettings.from_config({"bootstrap.servers": holdfast.bootstrap})) as network:
+        connection = network.coordinator(group)
+        first = connection.ask(together(group, "a", "b", "c"))
+        shares = [SyncGroupRequestAssignment(one.member_id, one.member_id.encode()) for one in first.results]
+        for one in sorted(first.results, key=lambda one: one.member_id != one.leader):
+            seat = {"member_id": one.member_id, "group_instance_id": one.member_id[0], "protocol_name": "p"}
+            request = SyncGroupRequest(group, 1, protocol_type="consumer", assignments=shares, **seat)
+            assert connection.ask(request, version=5).error_code == ErrorCode.NONE
+
+        # when they come back with a fourth
+        second = connection.ask(together(group, "a", "b", "c", "d"), time.monotonic() + 20)
+
+    # then all four are in the next generation, long before the rebalance time-out
+    assert [(one.error_code, one.generation_id) for one in second.results] == [(0, 2)] * 4
+
+
+def together(group: str, *instance_ids: str) -> JoinGroupsRequest:
+    protocols = [JoinGroupRequestProtocol("p", encode_subscription(Subscription(["t"])))]
+    members = [JoinGroupsMember("", instance_id, protocols) for instance_id in instance_ids]
+    return JoinGroupsRequest(group, 60_000, 300_000, "consumer", members)
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_is_called_after_a_restart_of_the_broker_still_watches_its_topics(topic: str, group: str) -> None:
+    # given a leader whose own share grew without a rebalance
+    with RecordingWire() as wire, HoldfastBroker(advertising(wire)) as broker:
+        wire.forward_to(broker.address)
+        make_topic(broker, topic, 2)
+        member = watched(Recorded(broker, wire), group, "cooperative-sticky")
+        with watching(member.subscribe(topic)):
+            poll_until(share(2, member), "two", member)
+            grow_topic(broker, topic, 4)
+            poll_until(share(4, member), "four", member)
+            generation = member.consumer.generation()
+
+            # when the broker is killed, and calls it because it may not have heard of that
+            synced = len(wire.requests(SYNC_GROUP, group))
+            broker.kill()
+            broker.start()
+            again = "its share had changed before the broker restarted"
+            poll_until(lambda: again in [one["cause"] for one in ledger(broker, group)], "it is called", member)
+            # and it has come: a topic that grows before that is an ordinary rebalance
+            poll_until(lambda: len(wire.requests(SYNC_GROUP, group)) > synced, "it comes for its share", member)
+
+            # then it goes on as before, and sees the next growth
+            grow_topic(broker, topic, 6)
+            poll_until(share(6, member), "six", member)
+            assert member.consumer.generation() == generation
+
+
+# -- Apache Kafka ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("patient")
+def test_apache_kafka_is_told_nothing_of_all_this(kafka: Recorded, topic: str, group: str) -> None:
+    make_topic(kafka.broker, topic)
+
+    # when a pool joins
+    with Pool(pool_config(kafka, f"{group}-pool", **{"group.instance.id": "app"}), 2) as pool:
+        pool.start([topic], lambda _consumer, _message: None)
+        eventually(assigned(pool, 4), "everybody has a share")
+
+    # and a topic grows under a leader of ours
+    members = [watched(kafka, group, "cooperative-sticky").subscribe(topic) for _ in range(2)]
+    with watching(*members):
+        poll_until(share(4, *members), "four are shared", *members)
+        generation = members[0].consumer.generation()
+        grow_topic(kafka.broker, topic, 6)
+        poll_until(share(6, *members), "six are shared", *members)
+        assert members[0].consumer.generation() > generation
+        assert {one.consumer.assignment_epoch for one in members} == {None}
+
+    # and an assignor fails
+    failing = watched(kafka, f"{group}-failing", [Failing()]).subscribe(topic)
+    with watching(failing), pytest.raises(AssignorError, match="a mistake in this member's assignor"):
+        poll_until(lambda: False, "an error", failing)
+
+    # then it has heard what any broker hears
+    assert kafka.wire.keys_of_our_own == []
+    assert len(kafka.wire.requests(JOIN_GROUP, f"{group}-pool")) >= 2
+    syncs = [one for name in (group, f"{group}-pool") for one in kafka.wire.requests(SYNC_GROUP, name)]
+    assert syncs
+    assert {(one.wants_epoch, one.resync_from_epoch, one.failure) for one in syncs} == {(False, -1, None)}
+    assert kafka.wire.requests(SYNC_GROUP, f"{group}-failing") == []
+    assert not any(one.include_extensions for one in kafka.wire.requests(DESCRIBE_GROUPS, group))

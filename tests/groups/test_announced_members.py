@@ -1,0 +1,184 @@
+"""Announced members (KIP-469) are ordinary clients with a `group.instance.id`: a group takes all of them in at once."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.clients.servers import Server
+from tests.groups.extension_calls import announce, expected_of, instances_of, kinds
+from tests.groups.members import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, GroupClient, Member, StartMember, await_shared
+from tests.groups.world import PARTITIONS, await_committed, ledger, make_topic, produce
+from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
+
+REAL = [pytest.mark.real, pytest.mark.timeout(300)]
+COOPERATIVE = "cooperative-sticky"
+EAGER = [CONFLUENT, KAFKA_PYTHON, AIOKAFKA, pytest.param(JAVA, marks=REAL)]
+LONG_DELAY_S = 40
+"""Longer than it takes to start a client."""
+IMPATIENT_MS = 3_000
+FORMED_AT_ONCE = ["members registered", "rebalance started", "generation formed", "assigned"]
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> GroupClient:
+    found: GroupClient = request.param
+    if found is JAVA:
+        request.getfixturevalue("apache_kafka_distribution")
+    return found
+
+
+every_client = pytest.mark.parametrize("client", EAGER, indirect=True, ids=lambda client: client.name)
+
+
+@pytest.fixture(scope="module")
+def slow_to_form() -> Iterator[HoldfastBroker]:
+    """A broker whose groups wait long for whoever may still come."""
+    settings = {"group.initial.rebalance.delay.ms": str(LONG_DELAY_S * 1000), "group.min.session.timeout.ms": "500"}
+    with HoldfastBroker(settings) as broker:
+        yield broker
+
+
+def start_two(start_member: StartMember, client: GroupClient, server: Server, assignor: str) -> list[Member]:
+    """The members that work already."""
+    members = [start_member(client, server.bootstrap, instance_id=name, assignor=assignor) for name in ("a", "b")]
+    await_shared(members, PARTITIONS)
+    produce(server, members[0].config.topic, each=1)
+    await_committed(server, members[0].config.group, members[0].config.topic, 1)
+    return members
+
+
+def rebalances(events: list[dict[str, Any]]) -> list[str]:
+    return [event["cause"] for event in events if event["kind"] == "rebalance started"]
+
+
+@pytest.mark.parametrize(
+    ("client", "assignor"),
+    [
+        pytest.param(CONFLUENT, "range", id="confluent-kafka"),
+        pytest.param(CONFLUENT, COOPERATIVE, id="confluent-kafka-cooperative"),
+        pytest.param(KAFKA_PYTHON, "range", id="kafka-python"),
+        pytest.param(AIOKAFKA, "range", id="aiokafka"),
+        pytest.param(JAVA, "range", id="java", marks=REAL),
+    ],
+    indirect=["client"],
+)
+def test_a_group_of_two_grows_to_four_in_one_rebalance(
+    quick_holdfast: Server, client: GroupClient, assignor: str, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    # given two who work and two who are announced
+    server = quick_holdfast
+    topic = make_topic(server, topic_name)
+    live = start_two(start_member, client, server, assignor)
+    shares, before = [member.owned for member in live], [member.revocations for member in live]
+    formed = len(ledger(server, group))
+    announce(server, group, "c", "d")
+
+    # when the first of them comes, then it waits with an empty share, and the two work on undisturbed
+    early = start_member(client, server.bootstrap, instance_id="c", assignor=assignor)
+    eventually(lambda: expected_of(server, group) == {"d"}, "the first one is there")
+    eventually(lambda: early.assignments, f"{early} is told its share")
+    produce(server, topic, each=1, first=1)
+    await_committed(server, group, topic, 2)
+    assert early.owned == set()
+    assert [member.owned for member in live] == shares
+    assert [member.revocations for member in live] == before
+    assert kinds(ledger(server, group)[formed:]) == ["members registered", "member seated"]
+
+    # when the last one comes, then one rebalance takes in both
+    late = start_member(client, server.bootstrap, instance_id="d", assignor=assignor)
+    await_shared([*live, early, late], PARTITIONS)
+    produce(server, topic, each=1, first=2)
+    await_committed(server, group, topic, 3)
+    causes = rebalances(ledger(server, group)[formed:])
+    assert causes[0] == "the announced members are all there"
+    if assignor == COOPERATIVE:
+        # Who had to give a partition up joins once more, so that somebody else gets it: Kafka's own second round.
+        assert set(causes[1:]) == {"a member changed its subscription"}
+    else:
+        assert len(causes) == 1
+    assert [member.revocations - old for member, old in zip(live, before, strict=True)] == [1, 1]
+    assert expected_of(server, group) == set()
+
+
+@every_client
+def test_a_group_that_nobody_announced_to_rebalances_for_each(
+    quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    """The control: the same two newcomers, one after the other."""
+    server = quick_holdfast
+    make_topic(server, topic_name)
+    live = start_two(start_member, client, server, "range")
+    before = [member.revocations for member in live]
+    formed = len(ledger(server, group))
+
+    early = start_member(client, server.bootstrap, instance_id="c")
+    await_all_have_some([*live, early])
+    late = start_member(client, server.bootstrap, instance_id="d")
+    await_shared([*live, early, late], PARTITIONS)
+
+    assert rebalances(ledger(server, group)[formed:]) == ["a new member joined"] * 2
+    assert [member.revocations - old for member, old in zip(live, before, strict=True)] == [2, 2]
+
+
+def await_all_have_some(members: list[Member]) -> None:
+    eventually(lambda: all(member.owned for member in members), f"a share for each of {members}")
+
+
+@every_client
+def test_a_new_group_forms_when_the_last_announced_member_is_there(
+    slow_to_form: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    # given nobody but one who is announced, and who waits
+    server = slow_to_form
+    make_topic(server, topic_name)
+    announce(server, group, "a", "b")
+    first = start_member(client, server.bootstrap, instance_id="a")
+    eventually(lambda: expected_of(server, group) == {"b"}, "the first one waits")
+
+    # when
+    began = time.monotonic()
+    second = start_member(client, server.bootstrap, instance_id="b")
+
+    # then there is one generation, and no delay
+    await_shared([first, second], PARTITIONS)
+    assert time.monotonic() - began < LONG_DELAY_S
+    assert kinds(ledger(server, group)) == FORMED_AT_ONCE
+    assert [member.revocations for member in (first, second)] == [0, 0]
+
+
+def test_a_new_group_that_nobody_announced_to_waits_for_whoever_may_come(
+    slow_to_form: Server, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    """The control: the same two are there, and have no share."""
+    make_topic(slow_to_form, topic_name)
+
+    members = [start_member(CONFLUENT, slow_to_form.bootstrap, instance_id=name) for name in ("a", "b")]
+    eventually(lambda: set(instances_of(slow_to_form, group)) == {"a", "b"}, "both are in the group")
+
+    assert kinds(ledger(slow_to_form, group)) == ["rebalance started"]
+    assert [member.assignments for member in members] == [0, 0]
+
+
+def test_the_wait_may_be_longer_than_a_clients_patience(
+    slow_to_form: Server, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    """aiokafka waits for no answer longer than its request time-out, and then hangs up."""
+    # given
+    server = slow_to_form
+    make_topic(server, topic_name)
+    announce(server, group, "a", "b")
+    impatient = {"session_timeout_ms": 2_000, "request_timeout_ms": IMPATIENT_MS}
+    first = start_member(AIOKAFKA, server.bootstrap, instance_id="a", **impatient)
+    eventually(lambda: expected_of(server, group) == {"b"}, "the first one waits")
+
+    # when it has waited for longer than that
+    time.sleep(1.5 * IMPATIENT_MS / 1000)
+    second = start_member(AIOKAFKA, server.bootstrap, instance_id="b", **impatient)
+
+    # then it has neither hung up, of which the ledger would tell, nor said a word
+    await_shared([first, second], PARTITIONS)
+    assert kinds(ledger(server, group)) == FORMED_AT_ONCE
+    assert all(line.startswith("{") for line in first.said().splitlines()), first.said()

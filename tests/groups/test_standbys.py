@@ -1,0 +1,159 @@
+"""Hot standbys are ordinary clients past `target.group.size`: they take the place of one who goes, unnoticed."""
+
+import pytest
+
+from holdfast.wire.error_codes import ErrorCode
+from tests.clients.servers import Server
+from tests.groups.extension_calls import commit_as, configure, extensions_of, instances_of, kinds
+from tests.groups.members import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, GroupClient, Member, StartMember, await_shared
+from tests.groups.world import CLIENT, PARTITIONS, await_committed, ledger, make_topic, produce
+from tests.support.eventually import eventually
+
+REAL = [pytest.mark.real, pytest.mark.timeout(300)]
+ACTIVE = 2
+TAKEOVER_MS = 500
+SHORT_SESSION_MS = 3_000
+METADATA_MAX_AGE_MS = 1_000
+"""Whoever is made to share out a topic that has grown does it by what it knew of the topic last."""
+
+
+@pytest.fixture(
+    params=[CONFLUENT, KAFKA_PYTHON, AIOKAFKA, pytest.param(JAVA, marks=REAL)],
+    ids=lambda client: client.name,
+)
+def client(request: pytest.FixtureRequest) -> GroupClient:
+    found: GroupClient = request.param
+    if found is JAVA:
+        request.getfixturevalue("apache_kafka_distribution")
+    return found
+
+
+def start_active(
+    start_member: StartMember, client: GroupClient, server: Server, group: str, session_timeout_ms: int = 20_000
+) -> tuple[Member, Member]:
+    """The leader and the follower of a group that has as many members as it wants."""
+    configure(server, group, target_group_size=ACTIVE, standby_takeover_ms=TAKEOVER_MS)
+    settings = {"session_timeout_ms": session_timeout_ms, "metadata_max_age_ms": METADATA_MAX_AGE_MS}
+    members = {name: start_member(client, server.bootstrap, instance_id=name, **settings) for name in ("a", "b")}
+    await_shared(list(members.values()), PARTITIONS)
+    leader_id = extensions_of(server, group).leader
+    (leader,) = (name for name, member_id in instances_of(server, group).items() if member_id == leader_id)
+    return members.pop(leader), members.popitem()[1]
+
+
+def start_standby(
+    start_member: StartMember,
+    client: GroupClient,
+    server: Server,
+    group: str,
+    name: str,
+    session_timeout_ms: int = 20_000,
+) -> Member:
+    """It is in the group, and was told that it has nothing."""
+    standbys = len(extensions_of(server, group).waiting)
+    settings = {"session_timeout_ms": session_timeout_ms, "metadata_max_age_ms": METADATA_MAX_AGE_MS}
+    standby = start_member(client, server.bootstrap, instance_id=name, **settings)
+    eventually(lambda: len(extensions_of(server, group).waiting) == standbys + 1, f"{standby} waits")
+    eventually(lambda: standby.assignments, f"{standby} is told its share")
+    assert standby.owned == set()
+    return standby
+
+
+def await_heir(standbys: list[Member], share: set[int]) -> Member:
+    """Who of them has the share."""
+    (heir,) = eventually(lambda: [standby for standby in standbys if standby.owned == share], f"{share} is owned again")
+    return heir
+
+
+@pytest.mark.timeout(180)
+def test_standbys_take_the_places_of_a_killed_follower_and_a_killed_leader(
+    quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    # given
+    server = quick_holdfast
+    topic = make_topic(server, topic_name)
+    leader, follower = start_active(start_member, client, server, group)
+    standbys = [start_standby(start_member, client, server, group, name) for name in ("s1", "s2")]
+    told, generation = len(ledger(server, group)), extensions_of(server, group).generation_id
+    before, share = leader.revocations, follower.owned
+
+    # when the follower is killed, then a standby has its share, and the leader has not noticed
+    follower.kill()
+    first = await_heir(standbys, share)
+    produce(server, topic, each=1)
+    await_committed(server, group, topic, 1)
+    assert leader.revocations == before
+
+    # when the leader is killed, then the other one has its share
+    (other,) = (standby for standby in standbys if standby is not first)
+    before, share = first.revocations, leader.owned
+    leader.kill()
+    assert await_heir([other], share) is other
+    produce(server, topic, each=1, first=1)
+    await_committed(server, group, topic, 2)
+    assert first.revocations == before
+
+    # and all of that was one generation
+    events = ledger(server, group)[told:]
+    took_over = [event["instance_id"] for event in events if event["kind"] == "standby took over"]
+    assert took_over == [first.config.instance_id, other.config.instance_id]
+    assert "rebalance started" not in kinds(events)
+    assert {event["generation"] for event in events} == {generation}
+
+    # and a topic that grows is shared out, although the one who was told to do that is dead
+    CLIENT.grow_topic(server.bootstrap, topic, PARTITIONS + 2)
+    await_shared([first, other], PARTITIONS + 2)
+
+
+@pytest.mark.timeout(180)
+def test_without_a_standby_the_others_share_what_a_killed_member_had(
+    quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    """The control: the same loss, which the survivor does notice, after the session."""
+    server = quick_holdfast
+    make_topic(server, topic_name)
+    leader, follower = start_active(start_member, client, server, group, SHORT_SESSION_MS)
+    before = leader.revocations
+
+    follower.kill()
+    await_shared([leader], PARTITIONS)
+
+    assert leader.revocations == before + 1
+    assert "session expired" in kinds(ledger(server, group))
+
+
+@pytest.mark.timeout(180)
+def test_a_member_that_stands_still_is_replaced_when_its_session_ends_and_comes_back_as_a_standby(
+    quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
+) -> None:
+    # given
+    server = quick_holdfast
+    topic = make_topic(server, topic_name)
+    leader, follower = start_active(start_member, client, server, group, SHORT_SESSION_MS)
+    standby = start_standby(start_member, client, server, group, "s", SHORT_SESSION_MS)
+    name = follower.config.instance_id
+    assert name is not None
+    member_id, generation = instances_of(server, group)[name], extensions_of(server, group).generation_id
+    told, before, share = len(ledger(server, group)), leader.revocations, follower.owned
+
+    # when it stands still with its connection open, then the standby has its share, but not before the session's end
+    follower.suspend()
+    await_heir([standby], share)
+    events = ledger(server, group)[told:]
+    assert kinds(events) == ["session expired", "member called", "standby took over"]
+    assert events[0]["cause"] == f"silent for longer than its session of {SHORT_SESSION_MS} ms"
+
+    # and what it was is not accepted any more
+    produce(server, topic, each=1)
+    await_committed(server, group, topic, 1)
+    assert commit_as(server, group, generation, member_id, topic, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    # when it goes on, then it gives up what it had and waits
+    follower.resume()
+    eventually(lambda: instances_of(server, group).get(name) in extensions_of(server, group).waiting, f"{name} waits")
+    eventually(lambda: follower.owned == set(), f"{follower} gives up its share")
+    produce(server, topic, each=1, first=1)
+    await_committed(server, group, topic, 2)
+    assert standby.owned == share
+    assert leader.revocations == before
+    assert "rebalance started" not in kinds(ledger(server, group)[told:])

@@ -1,0 +1,51 @@
+"""Two queries count one topic, as processes of their own in one group. Either is killed, and the broker, while sequence
+numbers flow: in the end every total is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.groups.world import make_topic
+from tests.spark.counted import counted, counted_ends, unlisted_runs
+from tests.spark.pipeline_processes import PARTITIONS, TERMINATED, TOPIC, Numbers, TwoProcesses
+from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.quick_brokers import QUICK
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+GROUP, KEYS = "totals", 50
+AMOUNT = "CAST(CAST(value AS STRING) AS BIGINT)"
+
+
+def test_every_total_is_right_whoever_is_killed(tmp_path: Path) -> None:
+    state = tmp_path / "totals"
+    with HoldfastBroker(QUICK) as broker:
+        make_topic(broker, TOPIC, PARTITIONS)
+        numbers = Numbers(broker.bootstrap, KEYS)
+        with numbers.flowing():
+            queries = TwoProcesses(
+                ["enrich", "--path", str(state), "--amount", AMOUNT, "--cache", str(tmp_path / "cache")],
+                broker.bootstrap,
+                GROUP,
+                tmp_path,
+                numbers,
+                ends=lambda: counted_ends(state),
+                unlisted=lambda: unlisted_runs(state),
+                records="records",
+            )
+            queries.live_through_kills(broker)
+        assert numbers.unsent == 0
+        # then they come to the end, and end well when they are told to
+        queries.await_end()
+        assert [one.stop() for one in queries.both] == [TERMINATED, TERMINATED], queries.both
+
+    assert counted(state) == {
+        (partition, f"key {key}"): (len(of_key), sum(of_key), of_key[-1], of_key[-1])
+        for partition in range(PARTITIONS)
+        for key in range(KEYS)
+        if (of_key := range(key, numbers.count, KEYS))
+    }
+    told = [batch for one in queries.both for batch in one.batches()]
+    assert sum(batch["loaded_bytes"] for batch in told) > 0, "the control: state has moved with its partitions"

@@ -1,0 +1,46 @@
+"""Two queries land one topic, as processes of their own in one group. Either is killed, and the broker, while sequence
+numbers flow: in the end every one of them stands in the table once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.groups.world import make_topic
+from tests.spark.landed import ends, landed_values, unlisted
+from tests.spark.pipeline_processes import PARTITIONS, TERMINATED, TOPIC, Numbers, TwoProcesses
+from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.quick_brokers import QUICK
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+GROUP = "lake"
+
+
+def test_every_sequence_number_stands_once_whoever_is_killed(tmp_path: Path) -> None:
+    table = tmp_path / "lake"
+    with HoldfastBroker(QUICK) as broker:
+        make_topic(broker, TOPIC, PARTITIONS)
+        numbers = Numbers(broker.bootstrap)
+        with numbers.flowing():
+            queries = TwoProcesses(
+                ["land", "--path", str(table)],
+                broker.bootstrap,
+                GROUP,
+                tmp_path,
+                numbers,
+                ends=lambda: ends(table),
+                unlisted=lambda: unlisted(table),
+                records="rows",
+            )
+            queries.live_through_kills(broker)
+        assert numbers.unsent == 0
+        # then they come to the end, and end well when they are told to
+        queries.await_end()
+        assert [one.stop() for one in queries.both] == [TERMINATED, TERMINATED], queries.both
+
+    expected = [(partition, at, str(at)) for partition in range(PARTITIONS) for at in range(numbers.count)]
+    assert landed_values(table) == expected
+    again = sum(batch["already_landed"] for one in queries.both for batch in one.batches())
+    assert again or unlisted(table), "the control: some batch was cut off, or read again by its next owner"

@@ -1,0 +1,11 @@
+"""Some of the bench's clients are in C."""
+
+import os
+import shutil
+
+import pytest
+
+NEEDS_A_COMPILER = pytest.mark.skipif(
+    shutil.which("cc") is None and "CI" not in os.environ, reason="no C compiler (cc) to build the load generator"
+)
+"""In CI its absence fails the tests."""

@@ -1,0 +1,19 @@
+"""ACLs by Kafka's own APIs, where nobody is asked who he is: the answer of a Kafka without an authorizer."""
+
+from holdfast.wire.apis.create_acls import AclCreation, CreateAclsRequest
+from holdfast.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from holdfast.wire.apis.describe_acls import DescribeAclsRequest
+from tests.support.handler_broker import HandlerBroker
+
+SECURITY_DISABLED = 54
+
+
+def test_without_a_users_file_security_is_disabled(broker: HandlerBroker) -> None:
+    described = broker.ask(DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3)
+    created = broker.ask(CreateAclsRequest([AclCreation(2, "t", 3, "User:a", "*", 3, 3)]), 3)
+    deleted = broker.ask(DeleteAclsRequest([DeleteAclsFilter(1, None, 1, None, None, 1, 1)]), 3)
+
+    answers = [described, *created.results, *deleted.filter_results]
+    assert [(one.error_code, one.error_message) for one in answers] == [
+        (SECURITY_DISABLED, "No Authorizer is configured.")
+    ] * 3

@@ -1,0 +1,186 @@
+"""The users file: written whole, read with suspicion, and noticed when it changes."""
+
+import json
+import logging
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from holdfast.broker.security.settings import SecuritySettings
+from holdfast.broker.security.user_desk import UserDesk
+from holdfast.broker.security.users import Users, UsersFileError, read_users, write_users
+
+READ_ORDERS = Acl("User:alice", ResourceType.TOPIC, "orders", Operation.READ)
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "users.json"
+
+
+@pytest.fixture
+def users() -> Users:
+    made = Users(acls=frozenset({READ_ORDERS}), super_users=frozenset({"User:admin"}))
+    return made.with_user("alice", PASSWORD, 4096)
+
+
+def test_what_is_written_is_read(path: Path, users: Users) -> None:
+    denial = Acl("User:*", ResourceType.GROUP, "g", Operation.ALL, PatternType.PREFIXED, Permission.DENY, "192.0.2.7")
+    users = Users(users.credentials, users.super_users, users.acls | {denial}, users.decoy_secret)
+    write_users(path, users)
+    assert read_users(path) == users
+    assert read_users(path).credentials["alice"]["SCRAM-SHA-512"].is_of(PASSWORD)
+    assert not read_users(path).credentials["alice"]["SCRAM-SHA-512"].is_of("another")
+
+
+def test_the_file_is_for_its_owner_and_has_no_password(path: Path, users: Users) -> None:
+    write_users(path, users)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert PASSWORD not in path.read_text()
+    assert PASSWORD not in repr(users)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name], "no temporary file is left"
+
+
+def test_two_users_with_one_password_do_not_look_alike(users: Users) -> None:
+    users = users.with_user("bob", PASSWORD, 4096)
+    alice, bob = users.credentials["alice"]["SCRAM-SHA-256"], users.credentials["bob"]["SCRAM-SHA-256"]
+    assert alice.salt != bob.salt and alice.stored_key != bob.stored_key
+
+
+def test_a_user_who_is_removed_takes_along_what_was_granted_to_him(users: Users) -> None:
+    gone = users.without_user("alice")
+    assert not gone.credentials and not gone.acls
+    assert gone.super_users == {"User:admin"}
+
+
+def test_a_file_that_everybody_can_read_is_refused(path: Path, users: Users) -> None:
+    write_users(path, users)
+    path.chmod(0o644)
+    with pytest.raises(UsersFileError, match="chmod 600"):
+        read_users(path)
+    path.chmod(0o640)  # the group that the broker runs with may read it
+    assert read_users(path) == users
+    write_users(path, users)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640, "and still may when it was changed"
+
+
+def damaged(tree: dict[str, Any], *path: Any, value: Any) -> str:
+    *way, last = path
+    place: Any = tree
+    for step in way:
+        place = place[step]
+    place[last] = value
+    return json.dumps(tree)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (("version",), 2),
+        (("users", "alice", "SCRAM-SHA-256", "iterations"), 1),
+        (("users", "alice", "SCRAM-SHA-256", "salt"), ""),
+        (("users", "alice", "SCRAM-SHA-256", "stored_key"), "*"),
+        (("users", "alice", "SCRAM-SHA-1"), {}),
+        (("users", "a b"), {}),
+        (("users",), 5),
+        (("acls", 0, "operation"), "FLY"),
+        (("acls", 0, "principal"), "alice"),
+        (("acls", 0, "name"), ""),
+        (("acls", 0), {"resource_type": "TOPIC"}),
+        (("acls", 0, "operation"), "IDEMPOTENT_WRITE"),
+        (("decoy_secret",), ""),
+    ],
+    ids=str,
+)
+def test_a_damaged_file_is_one_sentence(path: Path, users: Users, place: tuple[tuple[Any, ...], Any]) -> None:
+    write_users(path, users)
+    path.write_text(damaged(json.loads(path.read_text()), *place[0], value=place[1]))
+    with pytest.raises(UsersFileError) as refused:
+        read_users(path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\udcff"])
+def test_what_is_no_users_file_is_one_sentence(path: Path, content: str) -> None:
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    path.chmod(0o600)
+    with pytest.raises(UsersFileError, match=r"damaged|cannot"):
+        read_users(path)
+
+
+@pytest.mark.parametrize("name", ["", "ANONYMOUS", "a b", "a,b", "a:b", "a;b", "*", "añ", "a\nb", 'a"b'])
+def test_a_name_that_clients_would_read_differently_is_refused(name: str) -> None:
+    with pytest.raises(UsersFileError, match="cannot be a user's name"):
+        Users().with_user(name, PASSWORD, 4096)
+
+
+# -- a running broker's ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def desk(path: Path, users: Users) -> UserDesk:
+    write_users(path, users)
+    return UserDesk(SecuritySettings(users_file=path, super_users=("User:CN=ops",)))
+
+
+def test_rights_come_from_the_file_and_super_users_also_from_the_config(desk: UserDesk) -> None:
+    alice = desk.access("User:alice", "h")
+    assert alice.topic(Operation.READ, "orders")
+    assert not alice.topic(Operation.WRITE, "orders")
+    for principal in ("User:admin", "User:CN=ops"):
+        assert desk.access(principal, "h").cluster(Operation.ALTER)
+    assert alice.operations(ResourceType.TOPIC, "orders") == 1 << Operation.READ | 1 << Operation.DESCRIBE
+
+
+def test_a_user_who_is_not_there_looks_like_those_who_are(desk: UserDesk) -> None:
+    real, nobody = desk.credential("SCRAM-SHA-256", "alice"), desk.credential("SCRAM-SHA-256", "mallory")
+    assert real.is_of(PASSWORD) and not nobody.is_of(PASSWORD)
+    assert (real.iterations, len(real.salt)) == (nobody.iterations, len(nobody.salt))
+    assert nobody.salt == desk.credential("SCRAM-SHA-256", "mallory").salt != real.salt
+
+
+def test_a_new_file_takes_effect_and_says_whose_password_it_changed(desk: UserDesk, path: Path, users: Users) -> None:
+    assert not desk.access("User:alice", "h").topic(Operation.READ, "new")
+    assert not desk.changed
+    grant = Acl("User:alice", ResourceType.TOPIC, "new", Operation.READ)
+    changed = Users(users.credentials, users.super_users, frozenset({grant}), users.decoy_secret)
+
+    write_users(path, changed)
+    assert desk.changed
+    read = desk.read_again()
+    assert read is not None and not desk.changed
+
+    assert desk.replace(read) == frozenset()
+    assert desk.access("User:alice", "h").topic(Operation.READ, "new")
+    assert not desk.access("User:alice", "h").topic(Operation.READ, "orders")
+    assert desk.replace(changed.with_user("alice", "another", 4096)) == {"User:alice"}
+    assert desk.replace(Users()) == {"User:alice"}
+
+
+def test_a_broken_new_file_changes_nothing_and_is_one_log_line(
+    desk: UserDesk, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("{")
+    with caplog.at_level(logging.INFO):
+        assert desk.changed
+        assert desk.read_again() is None
+        assert not desk.changed
+    assert desk.access("User:alice", "h").topic(Operation.READ, "orders")
+    assert len(caplog.records) == 1
+    assert "stay in force" in caplog.text
+
+
+def test_a_refusal_is_logged_once_and_a_list_that_leaves_something_out_is_not(
+    desk: UserDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = desk.access("User:alice", "h")
+    with caplog.at_level(logging.INFO):
+        assert not alice.sees(ResourceType.TOPIC, "secret")
+        assert not caplog.records
+        for _ in range(3):
+            assert not alice.topic(Operation.DESCRIBE, "secret")
+    assert [record.getMessage() for record in caplog.records] == ["'User:alice' at h may not DESCRIBE TOPIC 'secret'"]

@@ -1,0 +1,160 @@
+"""TLS on either event loop: what goes in comes out, in order, however it is cut, and a slow reader waits for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from holdfast.broker.config import BrokerConfig
+from holdfast.broker.server import Broker
+from holdfast.broker.tls_connection import TURN_BYTES
+from holdfast.wire.apis.api_versions import ApiVersionsRequest
+from holdfast.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from holdfast.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from holdfast.wire.headers import decode_response, encode_request
+from holdfast.wire.records import Record, decode_batch, encode_batch
+from tests.support.certificates import Authority, make_authority
+
+PATIENCE_S = 30
+Loops = Callable[[], asyncio.AbstractEventLoop]
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loops(request: pytest.FixtureRequest) -> Loops:
+    made: Loops = request.param
+    return made
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = make_authority(tmp_path_factory.mktemp("certificates"))
+    made.sign("broker", "IP:127.0.0.1")
+    return made
+
+
+class Client:
+    """A blocking client, for a thread of its own."""
+
+    def __init__(self, address: tuple[str, int], authority: Authority, receive_buffer: int | None = None) -> None:
+        plain = socket.socket()
+        if receive_buffer is not None:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        plain.settimeout(PATIENCE_S)
+        plain.connect(address)
+        context = ssl.create_default_context(cafile=str(authority.certificate))
+        self.socket = context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    def frame(self) -> bytes:
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            chunk = self.socket.recv(min(1 << 16, size - len(received)))
+            assert chunk, "closed by the broker"
+            received += chunk
+        return received
+
+
+def produce(number: int, value: bytes) -> bytes:
+    batch = encode_batch([Record(0, 1_700_000_000_000, None, value)])
+    data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])]
+    return encode_request(ProduceRequest(acks=-1, topic_data=data), 9, number, "test")
+
+
+def fetch(number: int, offset: int) -> bytes:
+    wanted = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 24)
+    topics = [FetchTopic("t", partitions=[wanted])]
+    return encode_request(
+        FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24, topics=topics), 12, number, "test"
+    )
+
+
+def run(loops: Loops, path: Path, authority: Authority, scene: Callable[[tuple[str, int]], None]) -> None:
+    """The scene in a thread, beside a broker with a TLS listener and the topic `t`."""
+    directory = authority.certificate.parent
+
+    async def all_of_it() -> None:
+        config = BrokerConfig.of(
+            {
+                "listeners": "SSL://127.0.0.1:0",
+                "ssl.certificate.location": str(directory / "broker.pem"),
+                "ssl.key.location": str(directory / "broker.key.pem"),
+            }
+        )
+        broker = Broker(config, path)
+        await broker.start()
+        try:
+            await broker.topics.create("t", 1, {})
+            await asyncio.wait_for(asyncio.to_thread(scene, broker.address), 60)
+            assert broker.memory.used_bytes == 0
+        finally:
+            await broker.stop()
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(all_of_it())
+
+
+def test_requests_that_are_cut_anywhere_are_put_together(loops: Loops, tmp_path: Path, authority: Authority) -> None:
+    values = [bytes([number]) * (1 + number * 30_000) for number in range(8)]
+
+    def scene(address: tuple[str, int]) -> None:
+        client = Client(address, authority)
+        stream = b"".join(produce(number, value) for number, value in enumerate(values))
+        at, step = 0, 1
+        while at < len(stream):  # a record of TLS of each size, the largest over two of them
+            client.socket.sendall(stream[at : at + step])
+            at, step = at + step, min(step * 3, 20_000)
+        for number in range(len(values)):
+            answered, response = decode_response(PRODUCE, 9, client.frame())
+            assert answered == number
+            assert response.responses[0].partition_responses[0].base_offset == number
+        client.socket.sendall(b"".join(fetch(number, number) for number in range(len(values))))
+        for number, value in enumerate(values):
+            _, response = decode_response(FETCH, 12, client.frame())
+            records = bytes(response.responses[0].partitions[0].records)
+            size = 12 + struct.unpack_from(">i", records, 8)[0]
+            assert [record.value for record in decode_batch(records[:size])] == [value], number
+
+    run(loops, tmp_path, authority, scene)
+
+
+def test_a_reply_that_nobody_reads_holds_up_nobody_and_comes_whole(
+    loops: Loops, tmp_path: Path, authority: Authority
+) -> None:
+    count = 5
+    value = bytes(range(256)) * 3600
+
+    def scene(address: tuple[str, int]) -> None:
+        slow, other = Client(address, authority, receive_buffer=4096), Client(address, authority)
+        for number in range(count):
+            other.socket.sendall(produce(number, value))
+            other.frame()
+        assert count * len(value) > 4 * TURN_BYTES, "more than one turn"
+        slow.socket.sendall(fetch(1, 0) + encode_request(ApiVersionsRequest(), 0, 2, "test"))
+        for number in range(100):
+            other.socket.sendall(encode_request(ApiVersionsRequest(), 0, number, "test"))
+            assert struct.unpack_from(">i", other.frame())[0] == number
+        _, response = decode_response(FETCH, 12, slow.frame())
+        assert bytes(response.responses[0].partitions[0].records).count(value) == count
+        assert struct.unpack_from(">i", slow.frame())[0] == 2, "and what was asked behind it, after it"
+
+    run(loops, tmp_path, authority, scene)
+
+
+def test_a_client_that_says_goodbye_hears_one(loops: Loops, tmp_path: Path, authority: Authority) -> None:
+    def scene(address: tuple[str, int]) -> None:
+        client = Client(address, authority)
+        client.socket.sendall(encode_request(ApiVersionsRequest(), 0, 1, "test"))
+        client.frame()
+        client.socket.unwrap().close()  # raises if the other side just hangs up
+
+    run(loops, tmp_path, authority, scene)

@@ -1,0 +1,87 @@
+"""`holdfast pipeline forensics`: what is wrong is told before Spark is started; what came out, in a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.main import build_parser, main
+from holdfast.cli.pipeline.forensics import _print, _rules
+from holdfast.spark.pipelines.forensics.report import Report
+from holdfast.spark.pipelines.forensics.rules import Rules
+from holdfast.spark.pipelines.forensics.tables import TABLES
+
+FORENSICS = ["pipeline", "forensics", "--out", "report"]
+BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "holdfast pipeline forensics: no broker is named"),
+        ([*BROKER, "--out", "s3a://bucket/report"], "a directory that driver and executors share"),
+        ([*BROKER, "--since", "tomorrow"], "neither a duration such as 2h nor a time"),
+        ([*BROKER, "--since", "1h", "--until", "2h"], "ends before it begins"),
+        ([*BROKER, "--source", "zookeeper"], "invalid choice: 'zookeeper'"),
+        ([*BROKER, "--flap-times", "0"], "0"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: list[str], said: str
+) -> None:
+    monkeypatch.delenv("HOLDFAST_BOOTSTRAP_SERVERS", raising=False)
+    try:
+        code = main([*FORENSICS, *more])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+
+    output = capsys.readouterr()
+    assert (code, output.out, output.err.count("\n")) == (2, "", 1), output
+    assert said in output.err
+
+
+def test_a_directory_with_something_else_in_it_is_left_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    assert main([*FORENSICS, *BROKER, "--out", str(tmp_path)]) == 2
+
+    assert "has something else in it than a report" in capsys.readouterr().err
+
+
+def test_options_become_rules() -> None:
+    words = ["--flap-times", "5", "--flap-within", "60", "--scale-up-within", "2.5", "--takeover-ms", "700"]
+
+    rules = _rules(build_parser("pipeline").parse_args([*FORENSICS, *words, "--until", "1970-01-01T00:00:01Z"]))
+
+    assert rules == Rules(
+        until_ms=1_000, flap_times=5, flap_within_ms=60_000, scale_up_within_ms=2_500, takeover_ms=700
+    )
+    assert _rules(build_parser("pipeline").parse_args(FORENSICS)) == Rules(), "the defaults are the library's"
+
+
+def row(group_id: str, **figures: Any) -> dict[str, Any]:
+    zeros: dict[str, Any] = {**dict.fromkeys(TABLES["summary"].names, 0), "causes": {}, "is_lower_bound": False}
+    return {**zeros, "group_id": group_id, **figures}
+
+
+def test_the_table_names_groups_figures_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [
+        row("orders", rebalances=3, stood_still_ms=4_500, causes={"a member left": 2, "a new member joined": 1}),
+        row("on\x1b[2Jkafka", rebalances=1, stood_still_ms=7, is_lower_bound=True),
+    ]
+    _print(Report(Path("report"), ("__group_ledger",), 30, {}, shown, {}, ["not read: 3 × key version 3"]))
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["GROUP", "REBALANCES", "STOOD-STILL-MS"]
+    assert lines[1].split()[:3] == ["orders", "3", "4500"]
+    assert lines[2].split()[:3] == ["on\\x1b[2Jkafka", "1", "≥7"]
+    assert lines[3] == "orders: 2 × a member left, 1 × a new member joined"
+    assert lines[-3:] == [
+        "and 10 more groups",
+        "not read: 3 × key version 3",
+        "tables, timeline.html and report.json are in report",
+    ]

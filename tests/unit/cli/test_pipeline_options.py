@@ -1,0 +1,164 @@
+"""`holdfast pipeline`: what is wrong with a command is told before Spark is started."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.main import build_parser, main
+from holdfast.cli.pipeline.query import source_options, trigger
+from tests.unit.spark.pipelines.enrich_world import MINUTE_US, WINDOWED, Record, World
+
+ENRICH = ["pipeline", "enrich", "--topic", "orders", "--group", "totals", "--path", "totals"]
+LAND = ["pipeline", "land", "--topic", "orders", "--group", "lake", "--path", "lake"]
+BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([], "holdfast pipeline land: no broker is named"),
+        ([*BROKER, "--path", "s3a://bucket/lake"], "a table needs a file system with hard links"),
+        ([*BROKER, "--option", "subscribes=x"], "did you mean 'subscribe'"),
+        ([*BROKER, "--option", "kafka.session.timeout=6s"], "session.timeout"),
+        ([*BROKER, "--every", "0"], "'0' is not a number of seconds"),
+        ([*BROKER, "--conf", "x"], "'x' is not of the form NAME=VALUE"),
+    ],
+)
+def test_a_command_that_cannot_be_is_refused_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: list[str], said: str
+) -> None:
+    monkeypatch.delenv("HOLDFAST_BOOTSTRAP_SERVERS", raising=False)
+    try:
+        code = main([*LAND, *more])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+
+    output = capsys.readouterr()
+    assert (code, output.out, output.err.count("\n")) == (2, "", 1), output
+    assert said in output.err
+
+
+def test_options_become_those_of_the_source() -> None:
+    words = [
+        *LAND,
+        *BROKER,
+        "--topic",
+        "a,b",
+        "--instance-id",
+        "i",
+        "--from-latest",
+        "--max-offsets",
+        "7",
+        "--every",
+        "5",
+    ]
+    options = build_parser("pipeline").parse_args([*words, "--option", "failOnDataLoss=false"])
+
+    assert source_options(options) == {
+        "kafka.client.id": "holdfast-cli",
+        "kafka.bootstrap.servers": "127.0.0.1:9092",
+        "kafka.group.id": "lake",
+        "kafka.group.instance.id": "i",
+        "subscribe": "orders,a,b",
+        "startingOffsets": "latest",
+        "maxOffsetsPerTrigger": 7,
+        "failOnDataLoss": "false",
+    }
+    assert trigger(options) == {"processingTime": "5 seconds"}
+
+
+def test_once_is_what_the_topics_hold_now() -> None:
+    assert trigger(build_parser("pipeline").parse_args([*LAND, "--once"])) == {"availableNow": True}
+    assert trigger(build_parser("pipeline").parse_args(LAND)) == {}
+
+
+def test_a_date_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["pipeline", "land-compact", "--path", "lake", "--before", "yesterday"])
+
+    assert "'yesterday' is not a date like 2026-11-16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--path", "s3a://bucket/totals"], "a state needs a file system with hard links"),
+        (["--window", "soon"], "window 'soon' is no length of time like '30 seconds'"),
+        (["--keep-windows", "7 days"], "keep_windows '7 days': there are no windows"),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused_before_spark_is_started(
+    capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    assert main([*ENRICH, *BROKER, *more]) == 2
+
+    assert said in capsys.readouterr().err
+
+
+def filled(path: Path) -> None:
+    world = World(path, WINDOWED)
+    world.produce(0, [Record(b"anna", 5, 0, b"five"), Record(b"bert", None, 0, None), Record(b"anna", 6, 1, b"six")])
+    world.produce(1, [Record(b"anna", 7, 0, b"x" * 100), Record(None, 1, 0, b"\xff")])
+    world.member("one").enrich((0, 0, 3), (1, 0, 2))
+
+
+def test_totals_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(tmp_path)
+
+    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), "--limit", "3"]) == 0
+
+    head, first, *rest = capsys.readouterr().out.splitlines()
+    assert " ".join(head.split()) == "TOPIC PARTITION KEY WINDOW COUNT SUM LAST LAST-TIMESTAMP LAST-OFFSET"
+    moments = "1970-01-01T00:00:00+00:00", "1970-01-01T00:00:00.000001+00:00"
+    assert " ".join(first.split()) == f"payments 0 anna {moments[0]} 2 11 six {moments[1]} 2"
+    assert len(rest) == 2
+
+
+def test_totals_of_a_key_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(tmp_path)
+
+    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), "--key", "anna", "--json"]) == 0
+
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["partition"], row["key"], row["count"], row["sum"], row["last"]) for row in rows] == [
+        (0, "anna", 2, 11, "six"),
+        (1, "anna", 1, 7, "x" * 100),
+    ]
+
+
+def test_what_was_dropped_is_told_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # given a state of which old windows were dropped
+    filled(tmp_path)
+    world = World(tmp_path, WINDOWED)
+    world.produce(0, [*[Record(b"x")] * 3, Record(b"anna", 1, 100 * MINUTE_US)])
+    world.produce(1, [*[Record(b"x")] * 2, Record(b"anna", 1, 40 * MINUTE_US)])
+    show = ["pipeline", "enrich-show", "--path", str(tmp_path / "state")]
+    assert main(show) == 0
+    before = capsys.readouterr().out
+
+    # when
+    world.member("one", keep_us=10 * MINUTE_US).enrich((0, 3, 4), (1, 2, 3))
+    assert main(show) == 0
+    after = capsys.readouterr().out
+
+    # then
+    assert "dropped" not in before
+    told = "dropped: windows before 1970-01-01T00:30:00+00:00 to 1970-01-01T01:30:00+00:00, by partition"
+    assert after.splitlines()[-1] == told
+    assert len(after.splitlines()) == 4, "a head, a window of each partition, and this"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [([], "there is no such state"), (["--topic", "a"], "has no topic 'a'; it has payments")],
+)
+def test_a_state_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    if more:
+        filled(tmp_path)
+
+    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), *more]) == 2
+
+    assert said in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""Members and coordinator together, beyond Kafka: topics grow, assignors fail, and all that may happen to a group
+happens meanwhile. In one generation a partition has one owner, and no member's epoch ever goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.assignors import Assignor, CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
+from holdfast.assignors.interface import Cluster, MemberAssignment, MemberSubscription
+from holdfast.coordinator.ledger import EventKind
+from tests.unit.membership.test_with_coordinator import STRATEGIES, do, nothing_was_skipped, settled
+from tests.unit.membership.world import World
+
+
+def group_of_three(assignor: Callable[[], Assignor], *, extensions: bool = True) -> World:
+    world = World({"t": 6}, extensions=extensions)
+    for name in "abc":
+        world.start(name, [assignor()])
+    settled(world)
+    for one in world.actors:
+        one.revocations = 0
+    return world
+
+
+@pytest.mark.parametrize("assignor", [CooperativeStickyAssignor, StickyAssignor])
+def test_a_topic_that_grows_costs_no_rebalance(assignor: Callable[[], Assignor]) -> None:
+    world = group_of_three(assignor)
+    generation, epochs = world.bench.generation(), [one.epoch for one in world.actors]
+
+    world.grow("t", 6)
+    settled(world)
+
+    assert world.bench.generation() == generation
+    assert [len(one.share.owned) for one in world.actors] == [4, 4, 4]
+    assert [one.epoch for one in world.actors] == [epoch + 1 for epoch in epochs]
+    assert len(world.bench.told(EventKind.RESYNCED)) == 1
+    nothing_was_skipped(world)
+
+
+def test_in_a_cooperative_group_nobody_gives_anything_up_for_it() -> None:
+    world = group_of_three(CooperativeStickyAssignor)
+
+    world.grow("t", 6)
+    settled(world)
+
+    assert [one.revocations for one in world.actors] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("assignor", "extensions"), [(RangeAssignor, True), (CooperativeStickyAssignor, False)], ids=["range", "as Kafka"]
+)
+def test_control_where_it_cannot_be_it_costs_one(assignor: Callable[[], Assignor], extensions: bool) -> None:
+    world = group_of_three(assignor, extensions=extensions)
+    generation = world.bench.generation()
+
+    world.grow("t", 6)
+    settled(world)
+
+    assert world.bench.generation() == generation + 1
+    assert world.bench.told(EventKind.RESYNCED) == []
+
+
+class Failing(RoundRobinAssignor):
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]) -> dict[str, MemberAssignment]:
+        raise KeyError("a mistake")
+
+
+def test_where_the_leader_cannot_assign_another_does_and_all_have_their_shares() -> None:
+    world = World({"t": 6}, extensions=True)
+    for name, assignor in (("a", Failing()), ("b", RoundRobinAssignor()), ("c", RoundRobinAssignor())):
+        world.start(name, [assignor])
+    world.run(400)
+    world.actors[0].paused_until = world.bench.now + 3_000  # the others wait for what it decides
+
+    settled(world)
+
+    (failed,) = world.bench.told(EventKind.ASSIGNMENT_FAILED)
+    assert "KeyError" in failed.cause
+    assert world.told_of_failures == 2  # the others
+    assert [len(one.share.owned) for one in world.actors] == [2, 2, 2]
+
+
+def test_control_without_extensions_such_a_leader_leaves_the_group() -> None:
+    world = World({"t": 6})
+    for name, assignor in (("a", Failing()), ("b", RoundRobinAssignor()), ("c", RoundRobinAssignor())):
+        world.start(name, [assignor])
+
+    settled(world)
+
+    assert [one.over for one in world.actors] == [True, False, False]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("start"), st.sampled_from("abcde"), st.booleans()),
+        st.tuples(st.just("kill"), st.integers(0, 4), st.none()),
+        st.tuples(st.just("pause"), st.integers(0, 4), st.sampled_from([1_000, 8_000, 30_000])),
+        st.tuples(st.just("broker"), st.none(), st.none()),
+        st.tuples(st.just("time"), st.sampled_from([100, 1_000, 7_000]), st.none()),
+        st.tuples(st.just("grow"), st.sampled_from("tu"), st.integers(1, 4)),
+        st.tuples(st.just("grow"), st.sampled_from("tu"), st.integers(1, 4)),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(STRATEGIES), STEPS)
+def test_whatever_happens_what_has_come_has_an_owner_in_the_end(
+    strategy: list[type[Assignor]], steps: list[tuple[str, Any, Any]]
+) -> None:
+    world = World({"t": 5, "u": 2}, extensions=True)
+    world.start("first", [one() for one in strategy])
+    for step in steps:
+        if step[0] == "grow":
+            world.grow(step[1], step[2])
+        else:
+            do(world, strategy, step)
+        world.run(300)
+    for one in world.actors:
+        one.paused_until = 0
+    if all(one.over for one in world.actors):
+        world.start("last", [one() for one in strategy])
+    settled(world)
+    nothing_was_skipped(world)

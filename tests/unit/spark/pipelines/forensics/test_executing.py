@@ -1,0 +1,121 @@
+"""What the executors do, from Arrow to files, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet as pq
+
+from holdfast.spark.pipelines.forensics import executing
+from holdfast.spark.pipelines.forensics.executing import FACT, follow, thin
+from holdfast.spark.pipelines.forensics.facts import FACTS, Kind
+from holdfast.spark.pipelines.forensics.out import keep_only
+from holdfast.spark.pipelines.forensics.report import html, summarise
+from holdfast.spark.pipelines.forensics.rules import Rules
+from holdfast.spark.pipelines.forensics.tables import TABLES
+from tests.unit.spark.pipelines.forensics.histories import History
+
+
+def restarted(group: str) -> History:
+    """Given: a dynamic member that leaves and comes back."""
+    history = History(group)
+    history.rebalance(1_000, 100, "a new member joined", 1, {"a:1": [0], "b:1": [1]}, "a:1")
+    for at in range(2_000, 2_050):
+        history.commit(at, 0, at)
+    history.gone(3_000, "a:1", 1)
+    history.rebalance(3_000, 100, "a member left", 2, {"b:1": [0, 1]}, "a:1")
+    history.commit(3_500, 0, 7)
+    history.rebalance(4_000, 100, "a new member joined", 3, {"a:2": [0], "b:1": [1]}, "a:2")
+    return history
+
+
+def records(*histories: History) -> Iterator[pa.RecordBatch]:
+    """As the source gives them, in small batches."""
+    rows = [record for history in histories for record in history.records]
+    for begin in range(0, len(rows), 7):
+        keys, values, times, places = zip(*rows[begin : begin + 7], strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(times), pa.array(places)],
+            ["key", "value", "at_ms", "offset"],
+        )
+
+
+def facts(*histories: History) -> list[dict[str, Any]]:
+    found = [row for batch in thin(records(*histories), None) for row in batch.to_pylist()]
+    for history in histories:
+        found += [fact._asdict() for fact in history.events]
+    return sorted(found, key=lambda row: (row["group_id"], row["at_ms"], row["kind"] > Kind.EVENT, row["place"]))
+
+
+def in_batches(rows: list[dict[str, Any]], size: int = 5) -> Iterator[pa.RecordBatch]:
+    for begin in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(rows[begin : begin + size], FACT)
+
+
+def test_facts_have_the_columns_that_spark_was_told() -> None:
+    assert [field.name for field in FACT] == [part.split()[0] for part in FACTS.split(", ")]
+
+
+def test_groups_are_followed_one_after_the_other_into_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executing, "ROWS_IN_A_GROUP", 2)
+    groups = [f"g{number}" for number in range(4)]
+    given = facts(*(restarted(group) for group in groups))
+
+    (report,) = [row for batch in follow(in_batches(given), str(tmp_path), Rules()) for row in batch.to_pylist()]
+
+    assert report["problem"] is None
+    keep_only(tmp_path, json.loads(report["files"]))
+    summary = pq.read_table(tmp_path / "summary").to_pylist()
+    assert [row["group_id"] for row in summary] == groups
+    assert {(row["rebalances"], row["went_back"], row["static_rebalances"]) for row in summary} == {(3, 1, 2)}
+    assert len(pq.read_table(tmp_path / "rebalances")) == 12
+    assert [*pq.read_table(tmp_path / "ownership").schema.names] == TABLES["ownership"].names
+
+
+def test_the_report_has_the_worst_groups_and_the_page_draws_them(tmp_path: Path) -> None:
+    given = facts(*(restarted(f"<b>{number}") for number in range(12)))
+    given.append({**dict.fromkeys(FACT.names), "kind": 0, "body": b"a kind", "after": 3, "group_id": ""})
+    (answer,) = [row for batch in follow(in_batches(given), str(tmp_path), Rules()) for row in batch.to_pylist()]
+    keep_only(tmp_path, json.loads(answer["files"]))
+
+    report = summarise(tmp_path, tmp_path, ["__group_ledger"], json.loads(answer["unread"]))
+    markup = html(tmp_path, report)
+
+    assert report.groups == 12
+    assert report.totals["rebalances"] == 36
+    assert report.unread == {"a kind": 3}
+    assert report.notes == ["not read: 3 × a kind"]
+    assert markup.count("<svg") == 10
+    drawing = report.drawing("<b>7")
+    assert [name for name, _ in drawing.rows] == ["orders-0", "orders-1"]
+    assert [cell.member for cell in drawing.rows[0][1]] == ["a:1", "b:1", "a:2"]
+    assert len(drawing.marks) == 3
+    with pytest.raises(KeyError):
+        report.drawing("nobody")
+    assert "<b>" not in markup
+    assert "Drawn are the 10 groups" in markup
+    assert json.loads(json.dumps(report.to_json()))["shown"][0]["causes"] == {
+        "a new member joined": 2,
+        "a member left": 1,
+    }
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(executing.Writer, "_write", full)
+
+    (report,) = [
+        row for batch in follow(in_batches(facts(restarted("g"))), str(tmp_path), Rules()) for row in batch.to_pylist()
+    ]
+
+    assert (report["errno"], report["problem"], json.loads(report["files"])) == (28, "No space left on device", [])
+    assert [*tmp_path.iterdir()] == []

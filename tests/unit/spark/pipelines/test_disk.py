@@ -1,0 +1,77 @@
+"""Files that are there whole, once, and on the device."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.client.errors import ConfigError
+from holdfast.spark.pipelines.disk import Disk, shared_path
+from tests.unit.spark.pipelines.land_world import MortalDisk
+
+
+def test_the_first_creation_wins(tmp_path: Path) -> None:
+    assert Disk().create(tmp_path / "a" / "b" / "name", b"first")
+    assert not Disk().create(tmp_path / "a" / "b" / "name", b"second")
+
+    assert Disk().read(tmp_path / "a" / "b" / "name") == b"first"
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["name"]
+
+
+def test_a_file_is_on_the_device_before_it_has_its_name_and_the_name_before_it_counts(tmp_path: Path) -> None:
+    disk = MortalDisk()
+
+    disk.create(tmp_path / "new" / "name", b"content")
+
+    assert [what for what, _ in disk.steps] == [
+        "make directory",
+        "sync directory",
+        "write",
+        "sync",
+        "link",
+        "remove",
+        "sync directory",
+    ]
+    assert [name for what, name in disk.steps if what == "sync directory"] == [tmp_path.name, "new"]
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(OSError, match="No space left"):
+        Disk().create(tmp_path / "name", b"content")
+    assert list(tmp_path.iterdir()) == []
+
+    monkeypatch.undo()
+    assert Disk().create(tmp_path / "name", b"content")
+
+
+@pytest.mark.parametrize("given", ["/data/lake", "file:/data/lake", "file:///data/lake", "FILE:///data/lake"])
+def test_paths_of_this_machine(given: str) -> None:
+    assert shared_path(given) == Path("/data/lake")
+
+
+def test_a_relative_path_is_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert shared_path("lake") == tmp_path / "lake"
+
+
+@pytest.mark.parametrize("given", ["s3a://bucket/lake", "gs://bucket/lake", "abfss://c@a/lake", "hdfs://name/lake"])
+def test_file_systems_whose_creation_is_not_known_to_be_exclusive_are_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"hard links .* is none that is known to do that"):
+        shared_path(given)
+
+
+def test_a_path_that_spark_would_take_for_a_pattern_is_refused() -> None:
+    with pytest.raises(ConfigError, match="which Spark reads as a pattern"):
+        shared_path("/data/lake[1]")
+
+
+def test_no_path_is_no_table() -> None:
+    with pytest.raises(ConfigError, match="is empty"):
+        shared_path("")

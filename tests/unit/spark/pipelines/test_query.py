@@ -1,0 +1,85 @@
+"""What the user of a query is told."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.client.errors import ConfigError
+from holdfast.spark.pipelines import Enrich, Land
+from holdfast.spark.pipelines.query import _sentence
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "kafka.group.id": "lake", "subscribe": "orders"}
+
+
+def test_what_spark_says_is_told_without_what_it_adds() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 096b1d61, runId = 637d74f5] terminated with exception: the topic 'x' does not\n"
+        "exist SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 096b1d61]\n"
+    )
+
+    assert _sentence(said) == "the topic 'x' does not exist"
+    assert _sentence("") == "Spark has ended the query"
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+
+    with pytest.raises(ConfigError, match=r"land runs on the driver: .* not one of Spark Connect"):
+        Land(session, "lake", OPTIONS)
+    with pytest.raises(ConfigError, match=r"enrich runs on the driver: .* not one of Spark Connect"):
+        Enrich(session, "totals", OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribes": "x"}, "did you mean 'subscribe'"),
+        ({"endingOffsets": "latest"}, "is not for a streaming query"),
+        ({"kafka.enable.auto.commit": "true"}, "cannot be set"),
+    ],
+)
+def test_options_of_the_source_are_checked_before_anything_is_started(options: dict[str, str], said: str) -> None:
+    session: Any = object()  # it is not asked for anything
+
+    with pytest.raises(ConfigError, match=said):
+        Land(session, "lake", {**OPTIONS, **options})
+
+
+def test_what_a_state_cannot_be_is_told_before_anything_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    session: Any = object()
+
+    with pytest.raises(ConfigError, match="enrich does not take the option minPartitions"):
+        Enrich(session, "totals", {**OPTIONS, "minPartitions": 7})
+    with pytest.raises(ConfigError, match="is no length of time"):
+        Enrich(session, "totals", OPTIONS, window="soon")
+
+    assert list(tmp_path.iterdir()) == []
+    Enrich(session, "totals", OPTIONS)
+    assert len(list(tmp_path.iterdir())) == 2, "the control: a dynamic one has a checkpoint and a cache"
+
+
+def test_a_static_member_has_a_cache_that_stays_and_a_dynamic_one_that_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    session: Any = object()
+    static = {**OPTIONS, "kafka.group.instance.id": "totals-1"}
+
+    by_default = [Enrich(session, path, static)._cache for path in ("totals", "totals", "others")]
+    given = Enrich(session, "totals", static, cache=tmp_path / "given")
+    dynamic = Enrich(session, "totals", OPTIONS, cache=tmp_path / "given")
+
+    assert by_default[0] == by_default[1] != by_default[2]
+    assert {path.parent.parent for path in by_default} == {tmp_path / "home" / "holdfast" / "enrich"}
+    assert given._cache == tmp_path / "given" / "totals-1"
+    assert dynamic._cache.parent == tmp_path / "given" and dynamic._cache.is_dir()
+    for one in (given, dynamic):
+        one._cache.mkdir(exist_ok=True)
+        one.stop()
+    assert given._cache.is_dir()
+    assert not dynamic._cache.exists()
