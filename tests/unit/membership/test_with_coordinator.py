@@ -6,6 +6,7 @@ processed. In the end, when everybody behaves: the group settles, every partitio
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -138,12 +139,13 @@ def do(world: World, strategy: list[type[Assignor]], step: tuple[str, Any, Any])
             world.run(what)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(STRATEGIES), STEPS)
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(STRATEGIES), STEPS, st.sampled_from([0, 300, 1_500]), st.integers(0, 2**32))
 def test_whatever_happens_the_group_settles_and_nothing_was_skipped(
-    strategy: list[type[Assignor]], steps: list[tuple[str, Any, Any]]
+    strategy: list[type[Assignor]], steps: list[tuple[str, Any, Any]], longest_lag_ms: int, seed: int
 ) -> None:
-    world = World(dict(TOPICS))
+    chance = random.Random(seed)
+    world = World(dict(TOPICS), lag_ms=lambda: chance.randint(0, longest_lag_ms))
     world.start("first", [one() for one in strategy])
     for step in steps:
         do(world, strategy, step)

@@ -7,7 +7,7 @@ killed and started again; the broker can be restarted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,14 @@ STEP_MS = 100
 
 
 @dataclass(eq=False)
+class _Asked:
+    send: Send
+    handle: Handle
+    heard_at: int | None = None
+    """When its answer, once given, has come over the wire."""
+
+
+@dataclass(eq=False)
 class Actor:
     """One process of the application."""
 
@@ -66,12 +74,14 @@ class Actor:
     over: bool = False
     positions: dict[Where, int] = field(default_factory=dict)
     epoch: int = -1
+    last_member_id: str = ""
+    """By which it last spoke to the coordinator."""
     revocations: int = 0
     """How often it had to give something up."""
     _led_for: Cluster | None = None
     """The topics as they were when it last assigned."""
     _skipped: bool = False
-    _waiting: list[tuple[Send, Handle]] = field(default_factory=list)
+    _waiting: list[_Asked] = field(default_factory=list)
     _commits: dict[int, dict[Where, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,14 +115,21 @@ class Actor:
     def connection_lost(self) -> None:
         """The broker went away."""
         lost, self._waiting = self._waiting, []
-        for send, _ in lost:
-            self.member.unanswered(send.ticket, self.world.bench.now)
+        for asked in lost:
+            self.member.unanswered(asked.send.ticket, self.world.bench.now)
 
     def _hear(self) -> None:
-        for send, handle in list(self._waiting):
-            if not handle.parked and (send, handle) in self._waiting:
-                self._waiting.remove((send, handle))
-                self.member.answered(send.ticket, self._response(send, handle), self.world.bench.now)
+        now, held_up = self.world.bench.now, set()
+        for asked in list(self._waiting):
+            if asked not in self._waiting:
+                continue
+            if not asked.handle.parked and asked.heard_at is None:
+                asked.heard_at = now + self.world.lag_ms()
+            if asked.heard_at is None or asked.heard_at > now or asked.send.lane in held_up:
+                held_up.add(asked.send.lane)  # one connection answers in order
+                continue
+            self._waiting.remove(asked)
+            self.member.answered(asked.send.ticket, self._response(asked.send, asked.handle), now)
 
     def _response(self, send: Send, handle: Handle) -> Any:
         if send.api is not OFFSET_COMMIT:
@@ -135,6 +152,7 @@ class Actor:
                     case HangUp(lanes):
                         self._hang_up(lanes)
                     case Prepare(number, lost):
+                        self.world.check_loss(self, lost=lost)
                         gone = self.share.give_up(lost=lost)
                         self._led_for = None
                         self._let_go([*gone.revoked, *gone.lost])
@@ -154,13 +172,15 @@ class Actor:
                         pass
 
     def _hang_up(self, lanes: tuple[Lane, ...]) -> None:
-        broken = [entry for entry in self._waiting if entry[0].lane in lanes]
-        self._waiting = [entry for entry in self._waiting if entry[0].lane not in lanes]
-        for send, _ in broken:
-            self.member.unanswered(send.ticket, self.world.bench.now)
+        broken = [asked for asked in self._waiting if asked.send.lane in lanes]
+        self._waiting = [asked for asked in self._waiting if asked.send.lane not in lanes]
+        for asked in broken:
+            self.member.unanswered(asked.send.ticket, self.world.bench.now)
 
     def _send(self, send: Send) -> None:
-        self._waiting.append((send, self.world.ask(send, send.build(send.highest))))
+        request = send.build(send.highest)
+        self.last_member_id = getattr(request, "member_id", "") or self.last_member_id
+        self._waiting.append(_Asked(send, self.world.ask(send, request)))
 
     def _lead(self, event: Lead) -> None:
         now = self.world.bench.now
@@ -221,8 +241,8 @@ class Actor:
 
     def _work(self, now: int) -> None:
         """One record of each partition, then a commit of all of them, one at a time."""
-        if self.member.phase is not Phase.STABLE or self._commits or not self.positions:
-            return
+        if self._commits or not self.positions:
+            return  # nothing given, or all of it given up
         for where, offset in self.positions.items():
             self.world.processed.setdefault(where, set()).add(offset)
             self.positions[where] = offset + 1
@@ -232,9 +252,13 @@ class Actor:
 
 
 class World:
-    def __init__(self, partitions: dict[str, int], *, extensions: bool = False) -> None:
-        """`extensions`: the members know that their coordinator is a Holdfast."""
+    def __init__(
+        self, partitions: dict[str, int], *, extensions: bool = False, lag_ms: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`extensions`: the members know that their coordinator is a Holdfast. `lag_ms`: how long the next answer is on
+        its way; those of one connection come in order."""
         self.extensions = extensions
+        self.lag_ms = lag_ms
         self.told_of_failures = 0
         self.bench = Bench(partition_count=1)
         self.bench.topics |= partitions
@@ -332,6 +356,13 @@ class World:
     def _same_seat(self, first: str, second: str) -> bool:
         """A static member that came back has another id in the same generation; the ids begin with the instance's."""
         return first == second or first.rsplit("-", 1)[0].split("-")[0] == second.rsplit("-", 1)[0].split("-")[0] != ""
+
+    def check_loss(self, actor: Actor, *, lost: bool) -> None:
+        """A dynamic member gives its partitions up for lost only if the coordinator has it no more: a static one may be
+        left behind by a generation, and keep its seat."""
+        if lost and actor.positions and actor.instance_id is None:
+            members = [one.member_id for one in self.described().members]
+            assert actor.last_member_id not in members, f"{actor.name} gave up {sorted(actor.positions)} for nothing"
 
     def check(self) -> None:
         stable = [one for one in self.actors if one.member.phase is Phase.STABLE and not one.over]
