@@ -191,8 +191,7 @@ def test_a_topic_that_does_not_exist_is_told_once_and_waited_for(server: Server,
 
 def test_a_topic_that_is_deleted_meanwhile_leaves_the_others_alone(server: Server, topic: str, group: str) -> None:
     kept, gone = make_topic(server, f"{topic}-kept", 1), make_topic(server, f"{topic}-gone", 1)
-    # Before it gives a partition up, a member tries to commit it for as long as a request may take.
-    settings = {"metadata_max_age_ms": 200, "metadata_rebalance_min_interval_ms": 100, "request_timeout_ms": 3_000}
+    settings = {"metadata_max_age_ms": 200, "metadata_rebalance_min_interval_ms": 100}
     one = Watched(server, group, **settings)
     with watching(one):
         one.subscribe(kept, gone)

@@ -25,6 +25,8 @@ class Commit:
     deadline: int
     last_error: int = 0
     """What the coordinator said when it was last asked to wait."""
+    unknown_since: int | None = None
+    """When it was first said that one of its topics is not known."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,12 @@ class Commits:
         for commit in self.sent:
             offsets.update(commit.offsets)
         return seat, offsets
+
+    def unknown_since(self, now: int) -> int:
+        """The coordinator does not know a topic of what was sent: since when the first of it has heard that."""
+        for commit in self.sent:
+            commit.unknown_since = now if commit.unknown_since is None else commit.unknown_since
+        return min((commit.unknown_since or now for commit in self.sent), default=now)
 
     def take_sent(self) -> list[Commit]:
         sent, self.sent = self.sent, []

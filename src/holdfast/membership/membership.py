@@ -42,6 +42,8 @@ FIRST_JOIN_WITH_INSTANCE_ID: Final = 5
 MOST_FAILURES_IN_A_ROW: Final = 3
 """Of the assignor, with no good generation in between: then others have had their turn, and it is this group's lot."""
 LONGEST_FAILURE: Final = 1_000
+UNKNOWN_TOPIC_FOR_MS: Final = 5_000
+"""A topic may be so new that the coordinator's broker has not heard of it; later than that it was deleted."""
 NEVER: Final = 1 << 62
 
 
@@ -533,7 +535,7 @@ class Membership:
                 # Otherwise it speaks of a rebalance in which we take part already: joining once more on its account
                 # would be a rebalance of its own, in which the next commit is refused just so.
                 self.rejoin("group is already rebalancing", now)
-        elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)):
+        elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)) and not self._has_gone(codes, now):
             self._retry_commits(actions, now)
         else:
             self._commit_retries.succeeded()
@@ -550,6 +552,15 @@ class Membership:
             return
         self._end_commits_sent(failures.commit_of_a_stranger(code), {})
         self._lose_the_seat(NO_SEAT if Action.FORGET_MEMBER in actions else seat.without_generation(), now)
+
+    def _has_gone(self, codes: Mapping[TopicPartition, int], now: int) -> bool:
+        """Whether what is left to wait for is topics, and they have been waited for."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if unknown not in codes.values():
+            return False
+        unknown_since = self._commits.unknown_since(now)
+        passing = {code for code in codes.values() if answers.COMMIT.get(code) in (Action.RETRY, Action.REDISCOVER)}
+        return passing == {unknown} and now - unknown_since >= UNKNOWN_TOPIC_FOR_MS
 
     def _retry_commits(self, actions: Mapping[Action, int], now: int) -> None:
         code = actions.get(Action.RETRY, actions.get(Action.REDISCOVER, 0))

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.membership.effects import CommitEnded, Failed, Lane
 from holdfast.membership.failures import FailureKind
+from holdfast.membership.membership import UNKNOWN_TOPIC_FOR_MS
 from holdfast.membership.phases import Phase
 from holdfast.membership.requests import Offset
 from holdfast.wire.error_codes import ErrorCode
@@ -160,8 +161,8 @@ def test_a_member_without_a_seat_commits_nothing() -> None:
     assert "OffsetCommit" not in scene.history
 
 
-@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-def test_what_may_pass_is_tried_again_until_the_time_is_over(code: ErrorCode) -> None:
+def test_what_may_pass_is_tried_again_until_the_time_is_over() -> None:
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     scene = Scene(retry_backoff_ms=100, max_poll_interval_ms=10**6, session_timeout_ms=10**6)
     scene.stable()
     began = scene.now
@@ -181,6 +182,57 @@ def test_what_may_pass_is_tried_again_until_the_time_is_over(code: ErrorCode) ->
     failure = scene.event(CommitEnded).failure
     assert failure is not None
     assert (failure.kind, failure.code) == (FailureKind.TIMED_OUT, code)
+
+
+def test_a_topic_that_the_broker_does_not_know_is_tried_for_a_while_and_then_fails_for_itself_alone() -> None:
+    """It may be new. If it was deleted, whoever gives its partitions up must not be held up by the last commit."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    scene = Scene(retry_backoff_ms=100)
+    scene.stable()
+    began = scene.now
+    first = committed(scene, {("t", 0): (42, None, -1), ("u", 0): (1, None, -1)})
+
+    asked_until = began
+    while not scene.events:
+        asked_until = scene.now
+        scene.answer(OFFSET_COMMIT, commit_answer(unknown))
+        scene.pass_time(1_000)
+
+    ended = scene.event(CommitEnded)
+    assert UNKNOWN_TOPIC_FOR_MS <= asked_until - began <= UNKNOWN_TOPIC_FOR_MS + 1_000 < PATIENCE_MS
+    assert (ended.commit, ended.failure) == (first, None)
+    assert {where: failure.code for where, failure in ended.errors.items()} == {("t", 0): unknown}
+    assert scene.phase is Phase.STABLE
+
+    committed(scene, {("u", 0): (2, None, -1)})
+    scene.answer(OFFSET_COMMIT, commit_answer(topic="u"))
+    assert scene.event(CommitEnded).errors == {}
+
+
+def test_a_topic_that_becomes_known_is_committed() -> None:
+    scene = Scene(retry_backoff_ms=100)
+    scene.stable()
+    number = committed(scene)
+
+    scene.answer(OFFSET_COMMIT, commit_answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    scene.pass_time(100)
+    scene.answer(OFFSET_COMMIT, commit_answer())
+
+    assert scene.event(CommitEnded) == CommitEnded(number, None, {})
+
+
+def test_a_coordinator_that_loads_is_waited_for_whatever_it_said_of_the_topic_before() -> None:
+    scene = Scene(retry_backoff_ms=100)
+    scene.stable()
+    number = committed(scene)
+
+    scene.answer(OFFSET_COMMIT, commit_answer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    scene.pass_time(UNKNOWN_TOPIC_FOR_MS)
+    scene.answer(OFFSET_COMMIT, commit_answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    scene.pass_time(1_000)
+    scene.answer(OFFSET_COMMIT, commit_answer())
+
+    assert scene.event(CommitEnded) == CommitEnded(number, None, {})
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
