@@ -16,9 +16,10 @@ from tests.clients.servers import Server
 PATIENCE_S = 60.0
 QUICK = {
     "auto.offset.reset": "earliest",
-    "session.timeout.ms": 6_000,
+    "session.timeout.ms": 30_000,
     "heartbeat.interval.ms": 200,
 }
+"""They hear soon of what happens, and are not missed when the machine stands still for a while."""
 
 
 class Watched:

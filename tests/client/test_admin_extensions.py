@@ -208,7 +208,7 @@ def test_apache_kafka_has_none_of_it_and_the_feature_is_named_at_once(quick_kafk
             with pytest.raises(UnsupportedVersion) as said:
                 ask(admin, group)
             assert f"Holdfast's {feature}, which the broker at {quick_kafka.bootstrap} does not have" in str(said.value)
-            assert time.monotonic() - began < 5, "there is nothing to wait for"
+            assert time.monotonic() - began < 20, "there is nothing to wait for, or it would be a minute"
         assert admin.describe_group(group).extensions is None
 
 

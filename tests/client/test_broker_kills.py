@@ -19,7 +19,7 @@ from tests.client.held_wire import HeldWire, Side
 from tests.client.wired_server import WiredServer
 from tests.client.workload import Worker, Workload
 
-SESSION_MS = 10_000
+SESSION_MS = 30_000
 """Begins anew when the broker is back; its members need a moment to find that out."""
 QUICK_KAFKA = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 """So that its controller lets a killed broker in again after two seconds, instead of nine."""

@@ -288,7 +288,7 @@ def test_nothing_is_left_behind(server: Server, filled: str, group: str) -> None
     with watching(one):
         poll_until(lambda: one.partitions, "partitions", one)
         assert set(threading.enumerate()) - before
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
     with pytest.raises(HoldfastError, match="closed"):
         one.consumer.poll(0)
     one.consumer.close()

@@ -49,15 +49,19 @@ def _no_thread_is_left_behind(made: str) -> Iterator[None]:
     """Neither one of Python's nor one of librdkafka's, which Python does not know."""
     python, native = set(threading.enumerate()), native_threads()
     yield
-    eventually(lambda: set(threading.enumerate()) <= python, "the end of every thread that the test started", 10)
+    eventually(lambda: set(threading.enumerate()) <= python, "the end of every thread that the test started", 20)
     with contextlib.suppress(AssertionError):  # the next line says which are left
-        eventually(lambda: native_threads().keys() <= native.keys(), "the end of librdkafka's threads", 10)
+        eventually(lambda: native_threads().keys() <= native.keys(), "the end of librdkafka's threads", 20)
     assert {one: name for one, name in native_threads().items() if one not in native} == {}
 
 
 def native_threads() -> dict[str, str]:
     """By their ids, their names."""
-    return {path.name: (path / "comm").read_text().strip() for path in Path("/proc/self/task").iterdir()}
+    found = {}
+    for path in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended since
+            found[path.name] = (path / "comm").read_text().strip()
+    return found
 
 
 def scram(world: World) -> dict[str, Any]:
@@ -175,7 +179,7 @@ def test_a_consumer_that_is_kept_out_says_so_at_the_first_poll(
         began = time.monotonic()
         assert str(refused(lambda: consumer.poll(PATIENCE_S))) == str(failure)
         assert str(refused(lambda: consumer.commit(asynchronous=False))) == str(failure)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON_S
         assert consumer.assignment() == []
 
 

@@ -18,6 +18,7 @@ from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
 from holdfast.wire.apis.sync_group import SYNC_GROUP
 from tests.client.group_history import commits, generations
 from tests.client.held_wire import Hold, Side
+from tests.client.journal import Event
 from tests.client.proofs import processed_twice
 from tests.client.wired_server import WiredServer
 from tests.client.workload import Worker, Workload
@@ -26,6 +27,8 @@ from tests.support.eventually import eventually
 JOIN, SYNC, COMMIT = JOIN_GROUP.key, SYNC_GROUP.key, OFFSET_COMMIT.key
 KEPT_SEATS_MS = 20_000
 """A session that outlasts a test's pauses, for static members that come back."""
+MISSED_MS = 6_000
+"""The session of those whose end is waited for; it outlasts what a busy machine does to the others."""
 
 
 # -- kills -------------------------------------------------------------------------------------------------------------
@@ -70,8 +73,8 @@ def test_members_killed_in_join_sync_and_commit(
     with load.running():
 
         def start(name: str) -> Worker:
-            static = {"instance_id": name, "session_timeout_ms": KEPT_SEATS_MS} if is_static else {}
-            return load.start(name, **settings, **static)
+            static = {"instance_id": name, "session_timeout_ms": KEPT_SEATS_MS}
+            return load.start(name, **settings, **(static if is_static else {"session_timeout_ms": MISSED_MS}))
 
         # given two that share the work
         members = [start("a"), start("b")]
@@ -125,9 +128,14 @@ def test_only_what_was_not_committed_is_processed_twice(
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
-def is_stored(load: Workload, worker: Worker) -> bool:
-    """Whether the commit that this worker announced last is in the group's history."""
-    announced = worker.told("committing")[-1]
+def caught(hold: Hold, worker: Worker) -> Event:
+    """The commit that the wire holds: the last that the worker has announced, as long as it waits for its end."""
+    hold.await_caught()
+    return worker.told("committing")[-1]
+
+
+def is_stored(load: Workload, announced: Event) -> bool:
+    """Whether this commit is in the group's history."""
     stored = {(commit.member_id, commit.partition, commit.offset) for commit in commits(load.history())}
     wanted = {(announced.member_id, *where) for where in announced.offsets.items()}
     return wanted <= stored
@@ -149,25 +157,24 @@ def test_a_member_paused_beyond_its_session_is_refused_and_recovers(
     # given two that share the work
     load = wired.workload(group, topic, tmp_path)
     with load.running():
-        sleeper = load.start("sleeper", **settings)
-        other = load.start("other", strategy=settings["strategy"])
+        sleeper = load.start("sleeper", session_timeout_ms=MISSED_MS, **settings)
+        other = load.start("other", session_timeout_ms=MISSED_MS, strategy=settings["strategy"])
         load.await_shared(sleeper, other)
 
         # (control: a commit that the wire holds for less than a session is stored)
         hold = wired.wire.hold("sleeper", COMMIT, Side.REQUEST)
-        hold.await_caught()
+        held = caught(hold, sleeper)
         await_answer(hold)
-        assert is_stored(load, sleeper)
+        assert is_stored(load, held)
 
         # when one is paused with a commit on its way, until its partitions are somebody else's
         hold = wired.wire.hold("sleeper", COMMIT, Side.REQUEST)
-        hold.await_caught()
+        held = caught(hold, sleeper)
         sleeper.suspend()
         load.await_shared(other)
         load.await_progress()
         await_answer(hold)
-        refused = sleeper.told("committing")[-1].member_id
-        assert not is_stored(load, sleeper)
+        assert not is_stored(load, held)
         before = len(sleeper.told("refused"))
         sleeper.resume()
 
@@ -176,7 +183,7 @@ def test_a_member_paused_beyond_its_session_is_refused_and_recovers(
         eventually(lambda: sleeper.told("lost"), "it learns that its partitions are lost")
         load.await_shared(sleeper, other)
         load.await_progress()
-        assert sleeper.told("assigned")[-1].member_id != refused
+        assert sleeper.told("assigned")[-1].member_id != held.member_id
 
 
 def test_a_paused_static_member_that_was_replaced_is_fenced(
@@ -193,7 +200,7 @@ def test_a_paused_static_member_that_was_replaced_is_fenced(
 
         # when it is paused with a commit on its way, and another process takes its seat
         hold = wired.wire.hold("zombie", COMMIT, Side.REQUEST)
-        hold.await_caught()
+        held = caught(hold, zombie)
         zombie.suspend()
         successor = load.start("successor", **settings)
         load.await_shared(successor, bystander)
@@ -202,7 +209,7 @@ def test_a_paused_static_member_that_was_replaced_is_fenced(
 
         # then the commit is not stored, the zombie says why and ends, and nobody else noticed anything
         zombie.await_end()
-        assert not is_stored(load, zombie)
+        assert not is_stored(load, held)
         assert "FencedInstanceId" in zombie.told("refused")[-1].error
         assert "FencedInstanceId" in zombie.told("failed")[-1].error
         load.await_progress()

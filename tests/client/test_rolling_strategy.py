@@ -76,7 +76,7 @@ def test_control_without_the_step_between_a_member_is_turned_away(
     """Why there are two steps."""
     load = Workload(server, server.bootstrap, group, topic, tmp_path)
     with load.running():
-        member = load.start("a", strategy="range")
+        member = load.start("a", strategy="range", session_timeout_ms=SESSION_MS)
         load.await_shared(member)
 
         hasty = load.start("b", strategy="roundrobin")

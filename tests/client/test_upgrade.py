@@ -47,7 +47,7 @@ def test_with_instance_ids_nobody_notices(server: Server, topic: str, group: str
     with load.running():
         settings: dict[str, Any] = {"session_timeout_ms": SESSION_MS}
         members = [load.start(name, client=CONFLUENT, instance_id=name, **settings) for name in NAMES]
-        load.await_shared(*members)
+        load.await_rest(*members)
         shares, generation = [one.owned for one in members], generations(load.history())[-1].number
 
         # when

@@ -29,6 +29,9 @@ from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.tcp_proxy import TcpProxy
 
+TRIED_FOR_S = 6.0
+"""It is tried again until then; one attempt must have come to its end, however slow the machine is."""
+
 
 def network(bootstrap: str, **settings: object) -> Network:
     return Network(NetworkSettings.from_config({"bootstrap.servers": bootstrap} | settings))
@@ -107,7 +110,7 @@ def test_sasl_on_a_listener_without_is_said_clearly(server: Server) -> None:
 def test_tls_on_a_listener_without_is_said_clearly(server: Server) -> None:
     guarded = network(server.bootstrap, **{"security.protocol": "SSL"})
     with guarded as client, pytest.raises(ConnectionFailed) as raised:
-        client.metadata((), time.monotonic() + 1)
+        client.metadata((), time.monotonic() + TRIED_FOR_S)
     assert f"{server.bootstrap}: the TLS handshake failed" in str(raised.value)
     assert "does this listener speak TLS?" in str(raised.value)
 
@@ -240,7 +243,7 @@ def test_a_restart_is_survived(disposable_server: HoldfastBroker | ApacheKafka, 
         with pytest.raises(
             ConnectionFailed, match=f"{disposable_server.bootstrap}: cannot connect: Connection refused"
         ):
-            client.coordinator(group, time.monotonic() + 0.5)
+            client.coordinator(group, time.monotonic() + TRIED_FOR_S)
         # And when it is back, so are we
         disposable_server.start()
         assert client.metadata((), patiently()).nodes
@@ -248,12 +251,16 @@ def test_a_restart_is_survived(disposable_server: HoldfastBroker | ApacheKafka, 
 
 
 def test_a_broker_that_stands_still_is_one_clear_exception(disposable_server: HoldfastBroker | ApacheKafka) -> None:
-    with network(disposable_server.bootstrap, **{"request.timeout.ms": 500}) as client:
+    with network(disposable_server.bootstrap, **{"request.timeout.ms": 2_000}) as client:
         connection = client.any(patiently())
         with standing_still(disposable_server.pid):
             # An open connection: the request is not answered
-            with pytest.raises(RequestTimedOut, match=r"no answer to Heartbeat within 0\.[345]"):
+            began = time.monotonic()
+            with pytest.raises(RequestTimedOut, match=r"no answer to Heartbeat within \d+\.\d s$") as silent:
                 connection.ask(HeartbeatRequest("g", 1, "m"), time.monotonic() + 0.5)
+            # It says how long it waited, which a busy machine may have made longer.
+            said = float(str(silent.value).split()[-2])
+            assert said <= time.monotonic() - began + 0.05
             # A new one: the kernel accepts it, but nobody is there
             began = time.monotonic()
             with pytest.raises(ConnectionFailed) as raised:

@@ -31,7 +31,8 @@ class ConsumerConfig:
     group: str
     instance_id: str | None = None
     assignor: str = "range"
-    session_timeout_ms: int = 20_000
+    session_timeout_ms: int = 45_000
+    """Outlasts the restart of a JVM on a busy machine: whoever is to be missed soon says so."""
     heartbeat_interval_ms: int = 200
     metadata_max_age_ms: int = 300_000
     group_protocol: str | None = None

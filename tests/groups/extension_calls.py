@@ -21,7 +21,8 @@ from tests.clients.servers import Server
 
 GROUP_RESOURCE = 32
 SET = 0
-WAIT_MS = 60_000
+WAIT_MS = 300_000
+"""Longer than a test takes to start all whom it has announced."""
 
 
 def announce(server: Server, group: str, *instance_ids: str, wait_ms: int = WAIT_MS) -> None:

@@ -87,7 +87,7 @@ def test_static_members_of_three_clients_and_a_restart_of_each(
 
 
 @pytest.mark.real
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("apache_kafka_distribution", "needs_kafkajs")
 @pytest.mark.parametrize("leader", [JAVA, KAFKAJS, CONFLUENT], ids=lambda client: f"{client.name}-leads")
 def test_all_clients_in_one_group(

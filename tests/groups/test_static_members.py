@@ -6,14 +6,15 @@ import pytest
 
 from tests.clients.servers import Server
 from tests.groups.members import CONFLUENT, JAVA, GroupClient, Member, StartMember, await_shared
-from tests.groups.world import await_committed, ledger, make_topic, produce
+from tests.groups.world import CLIENT, await_committed, ledger, make_topic, produce
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
 PARTITIONS = 6
 BOUNCES = 5
 INSTANCES = ("a", "b", "c")
-SHORT_SESSION_MS = 2_000
+SHORT_SESSION_MS = 6_000
+"""Of the one that is killed; it must not end before."""
 
 
 @pytest.fixture(
@@ -49,7 +50,7 @@ def bounce(start_member: StartMember, client: GroupClient, members: list[Member]
 def await_group_at_rest(server: Server, members: list[Member], group: str) -> None:
     """Every revocation that was going to happen has happened: a record to each partition is read and committed."""
     topic = members[0].config.topic
-    done = max((max(member.committed.values(), default=0) for member in members), default=0)
+    _, done = CLIENT.watermarks(server.bootstrap, topic)
     produce(server, topic, each=1, first=done, partitions=PARTITIONS)
     await_committed(server, group, topic, done + 1, PARTITIONS)
     await_shared(members, PARTITIONS)
@@ -184,10 +185,8 @@ def test_a_killed_consumers_partitions_move_after_its_session(
     server = quick_holdfast
     make_topic(server, topic_name, PARTITIONS)
     instances = INSTANCES[:2] if static else (None, None)
-    survivor, victim = (
-        start_member(client, server.bootstrap, instance_id=instance, session_timeout_ms=SHORT_SESSION_MS)
-        for instance in instances
-    )
+    survivor = start_member(client, server.bootstrap, instance_id=instances[0])
+    victim = start_member(client, server.bootstrap, instance_id=instances[1], session_timeout_ms=SHORT_SESSION_MS)
     await_shared([survivor, victim], PARTITIONS)
 
     # when
