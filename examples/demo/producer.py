@@ -13,6 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from examples.demo.processes import PATIENCE_S, DemoFailed
+
 PARTITIONS: Final = 12
 CUSTOMERS: Final = 24_000
 """A customer's orders are all in one partition, as a key's records are."""
@@ -25,14 +27,14 @@ class Orders:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(10)
+        admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(PATIENCE_S)
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
         self._number = 0
 
     def history(self) -> None:
         """What happened before the story begins: one order of each customer."""
         self._send(CUSTOMERS // PARTITIONS)
-        self._producer.flush(30)
+        self._flush()
 
     @contextlib.contextmanager
     def flowing(self) -> Iterator[None]:
@@ -44,6 +46,7 @@ class Orders:
         finally:
             over.set()
             thread.join()
+        self._flush()
 
     def _flow(self, over: threading.Event) -> None:
         due = time.monotonic()
@@ -51,7 +54,11 @@ class Orders:
             self._send(EACH_TICK)
             self._producer.poll(0)
             due += TICK_S
-        self._producer.flush(30)
+
+    def _flush(self) -> None:
+        """What comes later than the demo looks for it would be taken for lost."""
+        if left := self._producer.flush(PATIENCE_S):
+            raise DemoFailed(f"{left} records were not written to {self._topic} within {PATIENCE_S:g} s")
 
     def _send(self, each: int) -> None:
         for _ in range(each):

@@ -119,6 +119,8 @@ class TwoProcesses:
         self._unlisted = unlisted
         self._records = records
         self._numbers = numbers
+        self._left: set[str] = set()
+        """Files that did not count when one of the two had just been killed."""
         self.first, self.second = (
             PipelineProcess(arguments, bootstrap, group, f"{group}-{number}", directory) for number in (1, 2)
         )
@@ -150,8 +152,18 @@ class TwoProcesses:
         with contextlib.suppress(AssertionError):  # batches are short; then it is killed between two of them
             eventually(lambda: self._unlisted() - left_before, "a batch", 5)
         victim.kill()
+        self._left |= self._unlisted()
 
-    def live_through_kills(self, broker: HoldfastBroker) -> None:
+    def has_cut_off(self) -> bool:
+        """Whether a kill came in the middle of a batch: after some progress, what others were writing then counts."""
+        return bool(self._left & self._unlisted())
+
+    def sum_of(self, name: str) -> int:
+        """Over all batches of both that were told of."""
+        return sum(batch[name] for one in self.both for batch in one.batches())
+
+    def live_through_kills(self, broker: HoldfastBroker, is_enough: Callable[[], bool] = lambda: True) -> None:
+        """Two kills, and up to two more as long as none has hit what they are for."""
         # given two queries that share the topic
         self.await_progress()
         # when one is killed, and its partitions go to the other one and back
@@ -162,6 +174,11 @@ class TwoProcesses:
         broker.start()
         self.kill_in_a_batch(self.second)
         self.await_progress()
+        for victim in self.both:
+            if is_enough():
+                break
+            self.kill_in_a_batch(victim)
+            self.await_progress()
 
 
 class Numbers:

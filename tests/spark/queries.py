@@ -3,6 +3,7 @@ the machine show of both."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -221,12 +222,12 @@ def connected_to(server: Server) -> set[int]:
 
 
 def _files(pid: int) -> set[str]:
+    """Empty if it has ended."""
     found = set()
-    for path in Path(f"/proc/{pid}/fd").glob("*"):
-        try:
-            found.add(str(path.readlink()))
-        except OSError:
-            continue
+    with contextlib.suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(str(path.readlink()))
     return found
 
 

@@ -73,7 +73,7 @@ def test_a_broker_that_cannot_be_reached(spark: Any, tmp_path: Path, nowhere: st
 
 
 def test_a_topic_that_does_not_exist(start_query: StartQuery, topic: str) -> None:
-    refusal(start_query(**{"kafka.default.api.timeout.ms": 3_000}), topic, "subscribe")
+    refusal(start_query(), topic, "subscribe")
 
 
 def test_an_instance_id_that_another_query_takes(

@@ -12,14 +12,15 @@ import pytest
 
 from holdfast.spark.pipelines.forensics.out import PAGE_FILE
 from tests.support.browser import Browser
+from tests.support.eventually import eventually
 from tests.support.kafka_distribution import REPOSITORY
 from tests.support.looks import READABLE, contrasts, overflow
 from tests.support.process_tree import command_line
 from tests.support.spark_apps import ensured, spark_environment
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1300)]
 
-WITHIN_S = 900
+WITHIN_S = 1200
 """Four minutes on a machine of its own. The demo itself gives up on what does not happen."""
 
 
@@ -56,8 +57,13 @@ def test_the_demo_shows_what_it_says_and_leaves_nothing_behind(demo: Demo) -> No
     for name in ("static", "dynamic"):
         assert (demo.out / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert list(demo.directory.glob("holdfast-*")) == []
-    running = [command_line(int(path.name)) for path in Path("/proc").glob("[0-9]*")]
-    assert [line for line in running if str(demo.directory) in line] == []
+    eventually(lambda: not running(demo.directory), "the end of all that it has started")
+
+
+def running(directory: Path) -> list[str]:
+    """The command lines with its name in them. Whoever was killed may take a moment to be gone."""
+    lines = [command_line(int(path.name)) for path in Path("/proc").glob("[0-9]*")]
+    return [line for line in lines if str(directory) in line]
 
 
 def test_its_page_shows_in_a_browser_who_owned_what_in_both_groups(demo: Demo) -> None:

@@ -25,7 +25,7 @@ PAGE = (REPOSITORY / "docs" / "pipelines.md").read_text().partition("\n## Forens
 def test_the_examples_of_the_page_work_when_pasted(tmp_path: Path) -> None:
     with HoldfastBroker(QUICK) as broker:
         make_topic(broker, "orders", 2)
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "orders", "session.timeout.ms": 6_000})
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "orders"})
         consumer.subscribe(["orders"])
         eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "its share")
         consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)

@@ -9,8 +9,9 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -29,8 +30,10 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 GROUP, TOPIC = "g", "numbers"
 SEATS = ["spark-1", "spark-2"]
-SESSION_MS = 8_000
-"""A query that fails is back within it; an application that is killed is not."""
+MISSED: Final[dict[str, Any]] = {"kafka.session.timeout.ms": 8_000, "revokeTimeout": "3s"}
+"""A query that fails is back within its session; an application that is killed is not."""
+WAITED_FOR: Final[dict[str, Any]] = {"kafka.session.timeout.ms": 60_000, "revokeTimeout": "60s"}
+"""However long a process stands still, no partition goes before its batch is done."""
 PATIENCE_S = 120.0
 SEED = 20
 
@@ -38,7 +41,7 @@ SEED = 20
 class SparkApp(Application):
     """An application with its queries, as a test sees it: by its journal."""
 
-    def __init__(self, bootstrap: str, directory: Path, number: int) -> None:
+    def __init__(self, bootstrap: str, directory: Path, number: int, times: Mapping[str, Any]) -> None:
         super().__init__(f"app-{number}", directory / f"app-{number}.jsonl")
         options = {
             "settings": QUIET,
@@ -49,12 +52,11 @@ class SparkApp(Application):
             "read": {
                 "kafka.bootstrap.servers": bootstrap,
                 "kafka.group.id": GROUP,
-                "kafka.session.timeout.ms": SESSION_MS,
                 "kafka.heartbeat.interval.ms": 500,
                 "kafka.reconnect.backoff.max.ms": 500,
                 "subscribe": TOPIC,
                 "startingOffsets": "earliest",
-                "revokeTimeout": "3s",
+                **times,
             },
         }
         python = Path(sys.executable)
@@ -94,9 +96,9 @@ def _signal(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def guest(workload: Workload, name: str) -> Worker:
+def guest(workload: Workload, name: str, session_ms: int = 2_000) -> Worker:
     """A plain consumer that comes into the group and gets a share."""
-    worker = workload.start(name, strategy="cooperative-sticky")
+    worker = workload.start(name, strategy="cooperative-sticky", session_timeout_ms=session_ms)
     eventually(lambda: worker.owned, f"a share for {worker}", PATIENCE_S)
     return worker
 
@@ -104,15 +106,23 @@ def guest(workload: Workload, name: str) -> Worker:
 class Stage:
     """The broker, the application that runs now, and what can be killed."""
 
-    def __init__(self, broker: HoldfastBroker, workload: Workload, directory: Path, chance: random.Random) -> None:
+    def __init__(
+        self,
+        broker: HoldfastBroker,
+        workload: Workload,
+        directory: Path,
+        chance: random.Random,
+        times: Mapping[str, Any] = MISSED,
+    ) -> None:
         self._broker = broker
         self._workload = workload
         self._directory = directory
         self._chance = chance
+        self._times = times
         self.app = self.start()
 
     def start(self) -> SparkApp:
-        app = SparkApp(self._broker.bootstrap, self._directory, len(self._workload.others))
+        app = SparkApp(self._broker.bootstrap, self._directory, len(self._workload.others), self._times)
         self._workload.others.append(app)
         app.await_start()
         return app
@@ -123,8 +133,7 @@ class Stage:
         hold = self._directory / "hold"
         hold.touch()
         try:
-            before = len(self.app.told("processed"))
-            eventually(lambda: len(self.app.told("processed")) > before, f"a batch of {self.app}", PATIENCE_S)
+            eventually(lambda: self.app.told("held"), f"a batch of {self.app}", PATIENCE_S)
             yield
         finally:
             hold.unlink()
@@ -205,10 +214,10 @@ def test_without_a_kill_nothing_is_processed_twice(tmp_path: Path) -> None:
     with HoldfastBroker(QUICK) as broker:
         workload = Workload(broker, broker.bootstrap, GROUP, TOPIC, tmp_path)
         with workload.running(PATIENCE_S):
-            Stage(broker, workload, tmp_path, random.Random(SEED))
+            Stage(broker, workload, tmp_path, random.Random(SEED), WAITED_FOR)
             workload.await_progress(PATIENCE_S)
             for number in range(3):
-                visitor = guest(workload, f"guest-{number}")
+                visitor = guest(workload, f"guest-{number}", WAITED_FOR["kafka.session.timeout.ms"])
                 workload.await_progress(PATIENCE_S)
                 visitor.stop()
         everybody = [*workload.workers, *workload.others]

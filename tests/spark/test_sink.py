@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.client.guarded_kafka import USER
 from tests.client.guarded_world import World, guarded_world
 from tests.clients.client import DEADLINE_S, Record, Stored, read
 from tests.clients.servers import Server
 from tests.groups.world import CLIENT, make_topic
+from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -97,30 +99,36 @@ def test_a_stream_copies_a_topic_and_a_restart_of_it_adds_nothing(
     assert len(values(server, copy, 4)) == 2 * 4 * 200
 
 
+def set_largest(server: Server, topic: str, size: str) -> None:
+    """Kafka's controller says so before its broker has heard of it."""
+    CLIENT.set_topic_config(server.bootstrap, topic, "max.message.bytes", size)
+    eventually(lambda: CLIENT.topic_configs(server.bootstrap, topic)["max.message.bytes"] == size, "the new size")
+
+
 def test_a_batch_that_failed_and_is_run_again_writes_again_what_it_had_written(
     spark: Any, server: Server, topic: str, tmp_path: Path
 ) -> None:
     # given a stream with one row that its topic takes, and one that is too large for it
     make_topic(server, topic, 2)
-    CLIENT.set_topic_config(server.bootstrap, topic, "max.message.bytes", "5000")
+    set_largest(server, topic, "5000")
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "0").write_text("small\n" + "x" * 50_000 + "\n")
 
-    def run() -> Exception | None:
+    def run() -> PySparkException | None:
         lines = spark.readStream.format("text").load(str(tmp_path / "rows"))
         rows = lines.selectExpr("value", "CAST(length(value) > 5 AS INT) AS partition")
         options = {"kafka.bootstrap.servers": server.bootstrap, "topic": topic}
         writer = rows.writeStream.format("holdfast").options(**options, checkpointLocation=str(tmp_path / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         try:
-            query.awaitTermination(DEADLINE_S)
-        except Exception as error:  # noqa: BLE001  # whatever Spark makes of it
+            assert query.awaitTermination(DEADLINE_S), "the query has not ended"
+        except PySparkException as error:
             return error
         return None
 
     # when its batch fails, the topic is mended, and the batch is run again, and once more for nothing
     failed = run()
-    CLIENT.set_topic_config(server.bootstrap, topic, "max.message.bytes", "100000")
+    set_largest(server, topic, "100000")
     succeeded, idle = run(), run()
 
     # then nothing is lost, and only what had been written before the failure is there twice

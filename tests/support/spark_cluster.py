@@ -44,7 +44,7 @@ class SparkCluster:
 
     def __enter__(self) -> SparkCluster:
         try:
-            self.url = self._start(_MASTER, [], Path(sys.executable), r"Starting Spark master at (spark://\S+)")
+            self.url = self._start(_MASTER, [], Path(sys.executable), r"Starting Spark master at (spark://\S+)\s")
             about = ["--cores", "2", "--memory", "1g", "--work-dir", str(self.work_dir), self.url]
             self._start(_WORKER, about, self._worker_python, r"(Successfully registered with master)")
         except BaseException:

@@ -16,12 +16,15 @@ from tests.support.eventually import eventually
 from tests.support.spark_engine import Checkpoint, Engine
 
 QUICK: Final = {
-    "kafka.session.timeout.ms": "3000",
+    "kafka.session.timeout.ms": "15000",
     "kafka.heartbeat.interval.ms": "150",
     "kafka.metadata.max.age.ms": "400",
     "kafka.metadata.rebalance.min.interval.ms": "0",
     "kafka.reconnect.backoff.max.ms": "300",
 }
+"""A query that stands still for some seconds is not missed."""
+SOON_MISSED: Final = {"kafka.session.timeout.ms": "3000"}
+"""For one that is to be killed, and that nobody is to wait for."""
 
 
 class World:
@@ -80,6 +83,10 @@ class World:
     def delete_group(self) -> None:
         for done in self._admin.delete_consumer_groups([self.group]).values():
             done.result()
+
+    def await_nobody(self) -> None:
+        """Until the group has no members: what a query says at its end may reach a broker later that is busy."""
+        eventually(lambda: not self.members(), "the end of the last membership")
 
     def members(self) -> dict[str, set[int]]:
         """The partitions of each member, by its instance id or else its client id."""

@@ -177,7 +177,7 @@ class _Reading:
                 self._look(where)
         elif code in _ELSEWHERE or code in _UNKNOWN:
             if where in self._position:
-                self._look(where)
+                self._look(where, is_elsewhere=code in _ELSEWHERE)
             if self._position:
                 time.sleep(AGAIN_S)
                 self._consumer.assign(self._position)  # librdkafka has given up the partition
@@ -207,8 +207,9 @@ class _Reading:
 
     # -- what is not there ---------------------------------------------------------------------------------------------
 
-    def _look(self, where: Where) -> None:
-        """Ask what the partition has: whether what is left of the range can come at all."""
+    def _look(self, where: Where, *, is_elsewhere: bool = False) -> None:
+        """Ask what the partition has: whether what is left of the range can come at all. `is_elsewhere`: a fetch was
+        refused for its offset."""
         if where not in self._position:
             return
         topic, partition = where
@@ -230,7 +231,8 @@ class _Reading:
             self._lost(where, first, has)
         elif end <= self._position[where] < self._high_watermark.get(where, end):
             self._consumer.trouble = f"a transaction is open that began at {end} or before"
-        elif end <= self._position[where]:
+        # Where no fetch was answered yet, what is committed may end before the partition does.
+        elif end <= self._position[where] and (is_elsewhere or where in self._high_watermark):
             self._lost(where, self._ranges[where].end, has)
 
     def _lost(self, where: Where, up_to: int, has: str) -> None:

@@ -1,6 +1,6 @@
 """A Spark application for `test_kills`: queries that process numbered records, each with a seat of its own, and write
 down what they processed, as `tests.client.consumer_process` does. A query that fails is started again, until SIGTERM.
-As long as the file `hold` is there, no batch comes to its end.
+As long as the file `hold` is there, no batch comes to its end, and one with records tells that it is held.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def live(options: dict[str, Any]) -> None:
             records.setdefault(row.partition, []).append((row.offset, int(bytes(row.value))))
         if records:
             tell("processed", records=records)
+            if hold.exists():
+                tell("held")
         while hold.exists():
             time.sleep(0.01)
 

@@ -193,13 +193,14 @@ def test_a_task_that_fails_takes_its_producer_with_it(broker: HoldfastBroker, to
 
 
 def test_a_forked_process_makes_a_producer_of_its_own(broker: HoldfastBroker, topic: str) -> None:
-    producing.write([rows(value=["parent"], partition=[0])], settings(broker), topic)
+    of_both = settings(broker, delivery_timeout_ms="30000")
+    producing.write([rows(value=["parent"], partition=[0])], of_both, topic)
 
     child = os.fork()
     if child == 0:  # where the parent's producer has no threads, so that it would never send anything
         code = 1
         try:
-            producing.write([rows(value=["child"], partition=[0])], settings(broker, delivery_timeout_ms="5000"), topic)
+            producing.write([rows(value=["child"], partition=[0])], of_both, topic)
             code = 0
         finally:
             os._exit(code)
@@ -279,13 +280,13 @@ def test_a_record_that_the_topic_finds_too_large_and_the_ones_beside_it(broker: 
 
 
 def test_brokers_that_nobody_answers_for() -> None:
-    nowhere = write_options({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "600"}).producer
+    nowhere = write_options({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "6500"}).producer
 
     with pytest.raises(ConnectionFailed) as failed:
         producing.write([rows(value=["1"])], nowhere, "orders")
 
     said = str(failed.value)
-    assert "no broker of option kafka.bootstrap.servers, 127.0.0.1:1, answered within kafka.max.block.ms, 0.6 s" in said
+    assert "no broker of option kafka.bootstrap.servers, 127.0.0.1:1, answered within kafka.max.block.ms, 6.5 s" in said
     assert "Connection refused" in said
 
 
@@ -304,16 +305,16 @@ def mortal() -> Iterator[HoldfastBroker]:
 
 def test_a_task_succeeds_only_when_all_is_acknowledged(mortal: HoldfastBroker) -> None:
     topic = new_topic(mortal, 1)
-    patient_for_a_second = settings(mortal, delivery_timeout_ms="1500")
-    producing.write([rows(value=["before"])], patient_for_a_second, topic)
+    patient_for_a_while = settings(mortal, delivery_timeout_ms="8500")
+    producing.write([rows(value=["before"])], patient_for_a_while, topic)
 
     mortal.kill()
     with pytest.raises(RequestTimedOut) as failed:
-        producing.write([rows(value=["1", "2", "3"])], patient_for_a_second, topic)
+        producing.write([rows(value=["1", "2", "3"])], patient_for_a_while, topic)
     mortal.start()
-    producing.write([rows(value=["after"])], patient_for_a_second, topic)
+    producing.write([rows(value=["after"])], patient_for_a_while, topic)
 
     said = str(failed.value)
-    assert f"topic {topic}: not acknowledged within kafka.delivery.timeout.ms, 1.5 s: " in said
+    assert f"topic {topic}: not acknowledged within kafka.delivery.timeout.ms, 8.5 s: " in said
     assert said.endswith("3 of the task's 3 records so far failed")
     assert values(stored(mortal, topic)) == [b"before", b"after"]

@@ -17,7 +17,7 @@ from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.quick_brokers import QUICK
 from tests.support.spark_engine import Batch, Checkpoint, Engine, Killed, Point, QueryFailed
-from tests.support.spark_world import World
+from tests.support.spark_world import SOON_MISSED, World
 
 
 def ran(engine: Engine) -> Batch:
@@ -125,12 +125,14 @@ def test_a_checkpoint_counts_where_the_group_has_no_offsets(world: World, how: s
     # when more comes while it is down, and no group knows where it was
     world.produce(4, [0])
     if how == "group deleted":
+        world.await_nobody()
         world.delete_group()
     second = world.query(options, first.checkpoint)
     # then it goes on where it was; a query without its checkpoint does not
     assert ran(second).read == {0: (7, 11)}
     second.stop()
     if how == "group deleted":
+        world.await_nobody()
         world.delete_group()
     assert ran(world.query(options)).read == {}
 
@@ -154,12 +156,12 @@ def test_a_checkpoint_counts_also_before_the_first_record(world: World) -> None:
 def test_an_unfinished_batch_is_gone_on_with_where_the_group_has_no_offsets(world: World) -> None:
     world.make_topic(1, each=5)
     options = {"startingOffsets": "latest"}
-    first = world.query(options)
+    first = world.query(options | SOON_MISSED)
     ran(first)
     world.produce(2, [0])
     with pytest.raises(Killed):
         first.trigger(Point.PLANNED)
-    eventually(lambda: not world.members(), "the group has noticed")
+    world.await_nobody()
     world.delete_group()
     world.produce(4, [0])
 
@@ -236,7 +238,7 @@ def test_the_progress_report_says_where_the_topic_ends_and_which_seats_there_are
 
 def test_a_checkpoint_that_is_further_than_the_group_wins_and_the_group_is_told(world: World) -> None:
     world.make_topic(2, each=5)
-    first = world.query()
+    first = world.query(SOON_MISSED)
     with pytest.raises(Killed):
         first.trigger(Point.COMMITTED)
     assert world.committed() == {0: 0, 1: 0}
@@ -252,7 +254,7 @@ def test_a_checkpoint_that_is_further_than_the_group_wins_and_the_group_is_told(
 def test_the_group_is_told_of_a_checkpoint_also_by_a_query_that_is_asked_only_once(world: World) -> None:
     """As Trigger.AvailableNow asks when there is nothing to read."""
     world.make_topic(2, each=5)
-    first = world.query()
+    first = world.query(SOON_MISSED)
     with pytest.raises(Killed):
         first.trigger(Point.COMMITTED)
     assert world.committed() == {0: 0, 1: 0}
@@ -270,6 +272,7 @@ def test_a_group_that_is_further_than_the_checkpoint_wins(world: World) -> None:
     first.trigger()
     first.stop()
     world.produce(5, range(2))
+    world.await_nobody()
     world.set_committed({0: 8})
 
     second = world.query(checkpoint=first.checkpoint)
@@ -285,12 +288,14 @@ def test_an_operator_replays_with_a_new_checkpoint_and_not_with_the_old_one(worl
     ran(first)
     first.trigger()
     first.stop()
+    world.await_nobody()
     world.set_committed({0: 2})
     # with its checkpoint the query has read everything
     second = world.query(checkpoint=first.checkpoint)
     assert second.trigger() is None
     second.stop()
 
+    world.await_nobody()
     world.set_committed({0: 2})
 
     assert ran(world.query(checkpoint=Checkpoint())).read == {0: (2, 5)}
@@ -321,10 +326,10 @@ def test_a_query_that_is_killed_and_begun_again_loses_nothing(world: World, poin
 
 def test_a_batch_that_is_run_again_leaves_out_what_the_group_has_done_since(world: World) -> None:
     world.make_topic(3, each=10)
-    first = world.query()
+    first = world.query(SOON_MISSED)
     with pytest.raises(Killed):
         first.trigger(Point.PLANNED)
-    eventually(lambda: not world.members(), "the group has noticed")
+    world.await_nobody()
     world.set_committed({0: 4, 1: 10})  # others were there meanwhile
 
     second = world.query(checkpoint=first.checkpoint)

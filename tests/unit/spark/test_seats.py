@@ -27,7 +27,8 @@ class Plain:
     """A plain consumer, polled by a thread of its own, which does not commit unless it is told to."""
 
     def __init__(self, world: World, **settings: Any) -> None:
-        settings = {"client.id": "plain", "enable.auto.commit": False, **COOPERATIVE, **settings}
+        steady = {"client.id": "plain", "enable.auto.commit": False, "session.timeout.ms": 15_000}
+        settings = {**steady, **COOPERATIVE, **settings}
         self.watched = Watched(world.server, world.group, **settings).subscribe(world.topic)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._live)
@@ -79,6 +80,11 @@ def triggered_until(condition: Callable[[], Any], what: str, *queries: Engine) -
     eventually(look, what)
 
 
+def triggered_until_stored(query: Engine, world: World, offsets: dict[int, int]) -> None:
+    """While the group rebalances a commit may be refused, and is made up for at the next trigger."""
+    triggered_until(lambda: offsets.items() <= world.committed().items(), f"{offsets} in the group", query)
+
+
 # -- sharing -----------------------------------------------------------------------------------------------------------
 
 
@@ -114,8 +120,7 @@ def test_a_plain_consumer_comes_and_goes(world: World) -> None:
     triggered_until(lambda: len(query.checkpoint.rows) == 24, "the query reads what was not committed", query)
     # then the query has its partitions again, and begins where the group is
     assert {(row.partition, row.offset) for row in query.checkpoint.rows[-2:]} == {(one, 5) for one in taken}
-    query.trigger()
-    assert world.committed() == dict.fromkeys(range(4), 6)
+    triggered_until_stored(query, world, dict.fromkeys(range(4), 6))
 
 
 def test_a_consumer_of_librdkafka_comes_and_goes(world: World) -> None:
@@ -128,7 +133,7 @@ def test_a_consumer_of_librdkafka_comes_and_goes(world: World) -> None:
             "group.id": world.group,
             "client.id": "librdkafka",
             "auto.offset.reset": "error",
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 15_000,
             "heartbeat.interval.ms": 200,
             **COOPERATIVE,
         }
@@ -166,10 +171,9 @@ def test_what_stays_is_never_given_up(world: World) -> None:
         assert query.trigger() is not None
         # when another comes, and again
         with plain(world, **{"client.id": "third"}) as third:
-            eventually(lambda: third.partitions, "the third has its share, and no batch was waited for", 20)
+            eventually(lambda: third.partitions, "the third has its share, and no batch was waited for", 40)
     assert share(query, world.topic) == set(stays)
-    query.trigger()
-    assert [world.committed()[partition] for partition in stays] == [5, 5]
+    triggered_until_stored(query, world, dict.fromkeys(stays, 5))
 
 
 def test_several_members_have_numbered_seats(world: World) -> None:
@@ -177,12 +181,12 @@ def test_several_members_have_numbered_seats(world: World) -> None:
     query = world.query({"members": "3", "kafka.group.instance.id": "spark-1"})
 
     triggered_until(lambda: len(query.checkpoint.rows) == 18, "everything is read", query)
-    query.trigger()
 
     names = [f"spark-1-thread-{number}" for number in (1, 2, 3)]
     eventually(lambda: sorted(world.members()) == names, "three seats")
-    assert sorted(len(partitions) for partitions in world.members().values()) == [2, 2, 2]
-    assert world.committed() == dict.fromkeys(range(6), 3)
+    # One that came later than the others has its share when the batch is done.
+    triggered_until(lambda: sorted(map(len, world.members().values())) == [2, 2, 2], "a share for each", query)
+    triggered_until_stored(query, world, dict.fromkeys(range(6), 3))
     assert '["' + '", "'.join(names) + '"]' in query.reader.report_latest_offset()
 
 
@@ -202,7 +206,9 @@ def test_a_partition_that_goes_waits_until_its_batch_is_done(world: World) -> No
         # then it gets it as soon as the batch is done, which is stored before
         query.trigger()
         eventually(lambda: len(other.partitions) == 1, "the consumer has its half")
-        assert world.committed() == {0: 5, 1: 5}
+        (taken,) = other.partitions
+        assert world.committed()[taken] == 5
+        triggered_until_stored(query, world, {0: 5, 1: 5})
         world.produce(1, range(2))
         eventually(lambda: other.records, "it reads")
         assert {offset for _, offset in other.records} == {5}
@@ -220,13 +226,12 @@ def test_a_partition_goes_when_its_time_is_over_and_its_batch_is_not_committed(w
         assert "go although a batch still reads them" in query.reader.log_text()
         eventually(lambda: len(other.records) == 5, "it reads the same records again")
         # then what stays is committed when the batch is done, and what went is not
-        query.trigger()
-        assert world.committed() == {stays: 5, taken: 0}
+        triggered_until_stored(query, world, {stays: 5})
+        assert world.committed()[taken] == 0
     # and what comes back goes on where this query was, since it was here that it was processed
     world.produce(1, range(2))
     triggered_until(lambda: len(query.checkpoint.rows) == 12, "everything is read", query)
-    query.trigger()
-    assert world.committed() == {0: 6, 1: 6}
+    triggered_until_stored(query, world, {0: 6, 1: 6})
 
 
 def test_an_idle_query_gives_partitions_up_at_once(world: World) -> None:
@@ -236,7 +241,7 @@ def test_an_idle_query_gives_partitions_up_at_once(world: World) -> None:
     query.trigger()
 
     with plain(world) as other:
-        eventually(lambda: len(other.partitions) == 1, "the consumer has its half, without a trigger", 20)
+        eventually(lambda: len(other.partitions) == 1, "the consumer has its half, without a trigger", 40)
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------------
@@ -306,22 +311,21 @@ def test_a_query_that_does_not_come_by_gives_its_seat_up(world: World) -> None:
         # when Spark's batch takes longer than it may
         eventually(lambda: other.partitions == {0, 1}, "the consumer has everything")
         eventually(lambda: len(other.records) == 10, "and reads it")
-    eventually(lambda: not world.members(), "nobody is left")
+    world.await_nobody()
     # then the batch is not committed when it is done at last, but the query goes on where it was
     world.produce(1, range(2))
     triggered_until(lambda: len(query.checkpoint.rows) == 12, "everything was read once by the query", query)
-    query.trigger()
-    assert world.committed() == {0: 6, 1: 6}
+    triggered_until_stored(query, world, {0: 6, 1: 6})
 
 
 def test_a_query_that_comes_by_keeps_its_seat_through_a_trigger_without_news(world: World) -> None:
     """The control: triggers alone are enough."""
     world.make_topic(2, each=5)
-    query = world.query({"kafka.max.poll.interval.ms": "1500"})
+    query = world.query({"kafka.max.poll.interval.ms": "8000"})
     query.trigger()
     (seat,) = world.members()
     done = threading.Event()
-    timer = threading.Timer(3.0, done.set)
+    timer = threading.Timer(10.0, done.set)
     timer.start()
     while not done.wait(0.3):
         assert query.trigger() is None
@@ -357,8 +361,7 @@ def test_what_falls_to_another_at_once_is_not_committed_by_the_query_any_more(wo
         eventually(lambda: len(other.partitions) == 1, "the consumer has its half, although a batch reads it")
         (taken,) = other.partitions
         eventually(lambda: len(other.records) == 5, "it begins where the group was")
-        query.trigger()
-        eventually(lambda: world.committed()[1 - taken] == 5, "what stays is committed")
+        triggered_until_stored(query, world, {1 - taken: 5})
         assert world.committed()[taken] == 0
 
 
