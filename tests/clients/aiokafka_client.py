@@ -11,6 +11,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 
 from tests.clients.client import BEGINNING, DEADLINE_S, DEFAULT_SENDING, END, Record, Sending, Stored
+from tests.clients.confluent_client import wait_until_led
 
 
 class AiokafkaReader:
@@ -117,6 +118,7 @@ class AiokafkaClient:
             _raise_errors((error[0], error[1]) for error in reply.topic_errors)
 
         asyncio.run(create())
+        wait_until_led(bootstrap, topic, partitions)
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
         async def delete() -> None:

@@ -67,7 +67,7 @@ class Client(Protocol):
     def reader(
         self, bootstrap: str, topic: str, partition: int = 0, start: int = BEGINNING, fetch_wait_ms: int | None = None
     ) -> AbstractContextManager[Reader]:
-        """Assign the partition to a consumer, without a group."""
+        """Assign the partition to a consumer, without a group. The end is the one of now, not of the first poll."""
 
     def offset_for_time(self, bootstrap: str, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The first offset whose record is not older; None past the last."""
@@ -89,7 +89,8 @@ class LibraryClient(Client, Protocol):
 
     def create_topic(
         self, bootstrap: str, topic: str, partitions: int, configs: Mapping[str, str] | None = None
-    ) -> None: ...
+    ) -> None:
+        """Make a topic and return when it takes records."""
 
     def delete_topic(self, bootstrap: str, topic: str) -> None: ...
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public by i
     ResourceType,
 )
 
-from tests.clients.client import BEGINNING, DEADLINE_S, DEFAULT_SENDING, Record, Sending, Stored
+from tests.clients.client import BEGINNING, DEADLINE_S, DEFAULT_SENDING, END, Record, Sending, Stored
 from tests.support.eventually import eventually
 
 
@@ -28,7 +28,8 @@ class ConfluentReader:
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
-        return [_stored(message) for message in (first, *self._consumer.consume(10_000, timeout=0))]
+        messages = (first, *self._consumer.consume(10_000, timeout=0))
+        return [_stored(message) for message in messages if not _is_end(message)]
 
 
 class ConfluentClient:
@@ -67,8 +68,11 @@ class ConfluentClient:
     def reader(
         self, bootstrap: str, topic: str, partition: int = 0, start: int = BEGINNING, fetch_wait_ms: int | None = None
     ) -> Iterator[ConfluentReader]:
-        with _consumer(bootstrap, fetch_wait_ms) as consumer:
+        with _consumer(bootstrap, fetch_wait_ms, tells_ends=start == END) as consumer:
             consumer.assign([TopicPartition(topic, partition, start)])
+            if start == END:  # it is looked up lazily; it must be the end of now
+                message = consumer.poll(DEADLINE_S)
+                assert message is not None and _is_end(message), message
             yield ConfluentReader(consumer)
 
     def offset_for_time(self, bootstrap: str, topic: str, partition: int, timestamp_ms: int) -> int | None:
@@ -107,9 +111,7 @@ class ConfluentClient:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
         admin = _admin(bootstrap)
         admin.create_topics([new])[topic].result(DEADLINE_S)
-        # Kafka says so before the partitions take records; a first produce would be refused and sent again, and without
-        # idempotence what was in flight behind it would overtake it.
-        eventually(lambda: _is_led(bootstrap, topic, partitions), f"every partition of {topic} takes records")
+        wait_until_led(bootstrap, topic, partitions)
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
         admin = _admin(bootstrap)
@@ -132,10 +134,20 @@ class ConfluentClient:
         altered.result(DEADLINE_S)
 
 
+def wait_until_led(bootstrap: str, topic: str, partitions: int) -> None:
+    """Until a new topic takes records.
+
+    Kafka says that it is there before that, and before all of its parts know of it: a first produce would be refused
+    and sent again, and without idempotence what was in flight behind it would overtake it.
+    """
+    eventually(lambda: _is_led(bootstrap, topic, partitions), f"every partition of {topic} takes records")
+
+
 @contextmanager
-def _consumer(bootstrap: str, fetch_wait_ms: int | None = None) -> Iterator[Consumer]:
+def _consumer(bootstrap: str, fetch_wait_ms: int | None = None, *, tells_ends: bool = False) -> Iterator[Consumer]:
     # The constructor demands a group id; without subscribe() and commits nobody ever joins that group.
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    settings["enable.partition.eof"] = tells_ends
     if fetch_wait_ms is not None:
         settings["fetch.wait.max.ms"] = fetch_wait_ms
     consumer = Consumer(settings)
@@ -164,6 +176,12 @@ def _one(consumer: Consumer) -> Stored:
     message = consumer.poll(DEADLINE_S)
     assert message is not None, f"no record within {DEADLINE_S} s"
     return _stored(message)
+
+
+def _is_end(message: Message) -> bool:
+    """Not a record, but the news that there is none left."""
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 def _stored(message: Message) -> Stored:

@@ -1,5 +1,6 @@
 """Kafka's own Java clients, all in one JVM: tests/kafka/Clients.java."""
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -15,8 +16,16 @@ JVM_OPTIONS = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A small JVM that is soon ready."""
 
 
-@cache
+_start = threading.Lock()
+
+
 def jvm() -> LineCalls:
+    with _start:  # clients in several threads may be the first to ask, and all must get the same one
+        return _jvm()
+
+
+@cache
+def _jvm() -> LineCalls:
     return LineCalls(java_command(SOURCE, *JVM_OPTIONS))
 
 

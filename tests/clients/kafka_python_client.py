@@ -8,6 +8,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.clients.client import BEGINNING, DEADLINE_S, DEFAULT_SENDING, END, Record, Sending, Stored
+from tests.clients.confluent_client import wait_until_led
 
 
 class KafkaPythonReader:
@@ -98,6 +99,7 @@ class KafkaPythonClient:
         wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
         with _admin(bootstrap) as admin:
             admin.create_topics({topic: wanted})
+        wait_until_led(bootstrap, topic, partitions)
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
         with _admin(bootstrap) as admin:

@@ -11,7 +11,16 @@ const { Kafka, logLevel, CompressionTypes, ConfigResourceTypes } = require(proce
 const BEGINNING = -2
 const END = -1
 
-const kafkaAt = (bootstrap) => new Kafka({ clientId: 'kafkajs', brokers: [bootstrap], logLevel: logLevel.NOTHING })
+// Its own patience with a connection is one second, which a busy machine may take from us.
+const PATIENCE_MS = 30_000
+
+const kafkaAt = (bootstrap) =>
+  new Kafka({
+    clientId: 'kafkajs',
+    brokers: [bootstrap],
+    connectionTimeout: PATIENCE_MS,
+    logLevel: logLevel.NOTHING,
+  })
 const bytes = (base64) => (base64 === null ? null : Buffer.from(base64, 'base64'))
 const text = (buffer) => (buffer === null || buffer === undefined ? null : buffer.toString('base64'))
 
@@ -169,7 +178,8 @@ const create_topic = ({ bootstrap, topic, partitions, configs }) =>
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }))
     const wanted = { topic, numPartitions: partitions, replicationFactor: 1, configEntries }
     // It tells of a topic that exists by a mere false.
-    return await admin.createTopics({ topics: [wanted], waitForLeaders: true })
+    // Its own waiting for leaders gives up on a Kafka that has not heard of the topic yet; our caller waits.
+    return await admin.createTopics({ topics: [wanted], waitForLeaders: false })
   })
 
 const delete_topic = ({ bootstrap, topic }) => withAdmin(bootstrap, (admin) => admin.deleteTopics({ topics: [topic] }))

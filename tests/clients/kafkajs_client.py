@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.clients.client import BEGINNING, DEADLINE_S, DEFAULT_SENDING, Record, Sending, Stored
+from tests.clients.confluent_client import wait_until_led
 from tests.clients.errors import TOPIC_ALREADY_EXISTS
 from tests.clients.line_records import as_sent, as_stored
 from tests.support.kafka_distribution import run_script
@@ -106,6 +107,7 @@ class KafkajsClient:
         )
         if not created:
             raise CallFailed(TOPIC_ALREADY_EXISTS, "createTopics says false, which it says of nothing else")
+        wait_until_led(bootstrap, topic, partitions)
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
         node().call("delete_topic", bootstrap=bootstrap, topic=topic)

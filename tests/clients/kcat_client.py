@@ -23,6 +23,9 @@ _FORMAT = r"%o %T %K %S\n%k%s%h\n"
 # Without it kcat ends when its only broker is away for a moment, instead of trying again as librdkafka does.
 _STAY = "-E"
 
+# kcat's own patience with metadata, offsets and the like is five seconds, which a busy machine may take from it.
+PATIENCE = ("-m", "30")
+
 _INSTALL_TIMEOUT_S = 300
 
 
@@ -42,7 +45,11 @@ def kcat_path() -> str:
 def kcat(bootstrap: str, *arguments: str, stdin: bytes = b"") -> bytes:
     """Run kcat to its end and return what it printed; it must end with exit code 0."""
     done = subprocess.run(
-        [kcat_path(), "-b", bootstrap, *arguments], input=stdin, capture_output=True, timeout=DEADLINE_S, check=False
+        [kcat_path(), "-b", bootstrap, *PATIENCE, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert done.returncode == 0, f"kcat ended with exit code {done.returncode}: {done.stderr.decode()}"
     return done.stdout
@@ -123,8 +130,8 @@ class KcatClient:
         self, bootstrap: str, topic: str, partition: int = 0, start: int = BEGINNING, fetch_wait_ms: int | None = None
     ) -> Iterator[KcatReader]:
         offset = {BEGINNING: "beginning", END: "end"}.get(start, str(start))
-        command = [kcat_path(), "-b", bootstrap, "-C", _STAY, "-t", topic, "-p", str(partition), "-o", offset]
-        command += ["-q", "-u", "-f", _FORMAT]
+        command = [kcat_path(), "-b", bootstrap, *PATIENCE, "-C", _STAY, "-t", topic, "-p", str(partition)]
+        command += ["-o", offset, "-q", "-u", "-f", _FORMAT]
         if fetch_wait_ms is not None:
             command += ["-X", f"fetch.wait.max.ms={fetch_wait_ms}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:

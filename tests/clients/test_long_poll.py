@@ -8,7 +8,8 @@ from tests.clients.servers import ProxiedServer
 from tests.support.eventually import eventually
 from tests.support.tcp_proxy import FETCH
 
-FETCH_WAIT_MS = 10_000
+FETCH_WAIT_MS = 20_000
+"""Some clients wait no longer than 30 s for an answer."""
 
 
 def test_a_waiting_reader_gets_a_record_long_before_its_wait_is_over(
@@ -33,5 +34,4 @@ def test_a_waiting_reader_gets_a_record_long_before_its_wait_is_over(
         producer.produce(proxied_server.bootstrap, topic, [Record(value=b"second")])
         produced = time.monotonic()
         assert values(read_from(reader, 1)) == [b"second"]
-
-    assert time.monotonic() - produced < FETCH_WAIT_MS / 1000 / 2
+        assert time.monotonic() - produced < FETCH_WAIT_MS / 1000 / 2

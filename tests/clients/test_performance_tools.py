@@ -19,7 +19,7 @@ from tests.support.kafka_distribution import kafka_distribution
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.usefixtures("apache_kafka_distribution"),
 ]
 
@@ -29,7 +29,7 @@ JVM_OPTIONS = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog
 CLIENT = ConfluentClient()
 RECORDS = 30_000
 RECORD_BYTES = 200
-PATIENCE_S = 120
+PATIENCE_S = 180
 
 _LOGGED = re.compile(r"^\[[^]]*] (?:WARN|ERROR|FATAL) ")
 _OF_ONE_RUN = re.compile(r"[0-9a-f]{8,}|\d+")
@@ -65,7 +65,7 @@ def produce(server: Server, topic: str, codec: str) -> Said:
 def consume(server: Server, topic: str) -> Said:
     return run(
         CONSUMER, "--bootstrap-server", server.bootstrap, "--topic", topic, "--group", f"perf-{uuid.uuid4().hex}",
-        "--num-records", str(RECORDS), "--timeout", "20000",
+        "--num-records", str(RECORDS), "--timeout", "90000",
     )  # fmt: skip
 
 

@@ -88,7 +88,18 @@ class Conversation:
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], False)
         topics = self.client.ask(request, 12).topics
         led = all(topic.partitions and not any(one.error_code for one in topic.partitions) for topic in topics)
-        return {topic.name: topic.topic_id for topic in topics} if led else {}
+        return {topic.name: topic.topic_id for topic in topics} if led and self._have_ends(topics) else {}
+
+    def _have_ends(self, topics: Sequence[Any]) -> bool:
+        """Kafka names a leader before that knows of its partitions."""
+        wanted = [
+            ListOffsetsTopic(
+                topic.name, [ListOffsetsPartition(one.partition_index, -1, -1) for one in topic.partitions]
+            )
+            for topic in topics
+        ]
+        found = self.client.ask(ListOffsetsRequest(-1, 0, wanted, 2000), 11).topics
+        return not any(one.error_code for topic in found for one in topic.partitions)
 
     def ask(self, message: Any, version: int) -> Any:
         """A Kafka that has just started first fetches a block of producer ids; everybody waits for that."""

@@ -5,10 +5,10 @@ import uuid
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigEntry, ConfigResource  # where its public module takes them from
-from confluent_kafka.cimpl import NewTopic
 
 from holdfast.broker.config import OWN_DEFAULTS, OWN_NAMES, BrokerConfig
 from holdfast.broker.config_entries import broker_entries, topic_entries
+from tests.clients.confluent_client import ConfluentClient
 from tests.support.apache_kafka import NODE_ID, ApacheKafka
 from tests.support.fixtures import KEEPS_ALL
 
@@ -42,8 +42,7 @@ def test_the_brokers_defaults_are_kafkas_except_where_holdfast_says_so(apache_ka
 
 def test_the_topic_configs_are_exactly_kafkas(apache_kafka: ApacheKafka) -> None:
     topic = f"config-names-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=30)
+    ConfluentClient().create_topic(apache_kafka.bootstrap, topic, 1)
 
     kafka = described(apache_kafka, ConfigResource(ConfigResource.Type.TOPIC, topic))
 

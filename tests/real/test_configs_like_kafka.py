@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -27,6 +28,7 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 ME: Final = "1"
 ALL_BROKERS: Final = ""
+KAFKA_KNOWS_WITHIN_S: Final = 20.0
 
 _THROTTLED: Final = "leader.replication.throttled.replicas=0:1,x"
 DIFFERENCES: Final = {
@@ -171,27 +173,37 @@ BAD_BROKER_VALUES: Final[Sequence[tuple[str, str]]] = (
 
 
 def answers(talk: Conversation, question: Question) -> Any:
-    """Kafka answers an alteration before every part of it knows: a description is asked again until it stays."""
     label, message, version = question
-    if not label.startswith("DescribeConfigs"):
-        return normalised(talk.ask(message, version))
-    before: list[Any] = []
-
-    def settled() -> Any:
-        answer = talk.ask(message, version)
+    answer = talk.ask(message, version)
+    if label.startswith("DescribeConfigs"):
         for result in answer.results:
             # KIP-966: Kafka sets it for the whole cluster when it formats one, and calls that an alteration.
             result.configs = [one for one in result.configs if one.name != "min.insync.replicas"]
-        before.append(normalised(answer))
-        return before[-1] if before[-5:] == before[-1:] * 5 else None
+    return normalised(answer)
 
-    return eventually(settled, "the answer stays the same")
+
+def settled(talk: Conversation, question: Question, wanted: Any = None) -> Any:
+    """Kafka answers an alteration before every part of it knows: a description is asked again until it stays, and, for
+    a while, until it stays as is wanted."""
+    label = question[0]
+    if not label.startswith("DescribeConfigs"):
+        return answers(talk, question)
+    deadline = time.monotonic() + (0 if wanted is None or label in DIFFERENCES else KAFKA_KNOWS_WITHIN_S)
+    before: list[Any] = []
+
+    def stays() -> Any:
+        before.append(answers(talk, question))
+        is_stable = before[-5:] == before[-1:] * 5
+        return before[-1] if is_stable and (before[-1] == wanted or time.monotonic() > deadline) else None
+
+    return eventually(stays, "the answer stays the same")
 
 
 def compared(kafka: Conversation, ours: Conversation, subject: Any) -> dict[str, tuple[Any, Any]]:
     different: dict[str, tuple[Any, Any]] = {}
     for to_kafka, to_ours in zip(subject(kafka), subject(ours), strict=True):
-        expected, found = answers(kafka, to_kafka), answers(ours, to_ours)
+        found = settled(ours, to_ours)
+        expected = settled(kafka, to_kafka, found)
         if expected != found:
             different[to_kafka[0]] = expected, found
     return different

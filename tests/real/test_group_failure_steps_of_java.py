@@ -68,8 +68,8 @@ class JavaReader:
     def log(self) -> list[tuple[str, set[int]]]:
         """What it was given and what was taken from it."""
         events: list[dict[str, Any]] = []
-        for line in self._output.read_text().splitlines():
-            if line.startswith("{") and line.endswith("}"):
+        for line in self._output.read_text().splitlines(keepends=True):
+            if line.startswith("{") and line.endswith("}\n"):
                 events.append(json.loads(line))
         return [
             (event["name"].removeprefix("partitions_"), {entry["partition"] for entry in event["partitions"]})

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from holdfast.log.config import LogConfig
 from holdfast.wire.batch import batches
@@ -44,6 +43,7 @@ from holdfast.wire.group_records import (
     partition_for,
 )
 from holdfast.wire.records import Record, encode_batch
+from tests.clients.confluent_client import ConfluentClient
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import kafka_tool
@@ -59,6 +59,9 @@ DUMP = "org.apache.kafka.tools.DumpLogSegments"
 OFFSETS_TOPIC = "__consumer_offsets"
 PARTITION_COUNT = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
+
+SESSION_MS, REBALANCE_MS = 200_000, 240_000
+"""The static member is gone when its group is looked at, and must not have been missed."""
 
 RawRecord = tuple[bytes, bytes | None]
 GroupRecord = tuple[GroupRecordKey, GroupRecordValue | None]
@@ -111,7 +114,7 @@ def assert_static_member(value: GroupMetadataValue | None, member_id: str, topic
     (member,) = value.members
     assert (member.member_id, member.group_instance_id) == (member_id, "one")
     assert (member.client_id, member.client_host) == ("records", "/127.0.0.1")
-    assert (member.session_timeout, member.rebalance_timeout) == (20_000, 40_000)
+    assert (member.session_timeout, member.rebalance_timeout) == (SESSION_MS, REBALANCE_MS)
     assert decode_subscription(member.subscription).topics == subscribed_topics(member.subscription) == [topic]
     assert decode_assignment(member.assignment).assigned_partitions == [TopicPartitions(topic, [0])]
 
@@ -150,8 +153,8 @@ def consume_and_commit(kafka: ApacheKafka, group: str, topic: str, settings: dic
             "bootstrap.servers": kafka.bootstrap,
             "group.id": group,
             "client.id": "records",
-            "session.timeout.ms": 20_000,
-            "max.poll.interval.ms": 40_000,
+            "session.timeout.ms": SESSION_MS,
+            "max.poll.interval.ms": REBALANCE_MS,
             "partition.assignment.strategy": "range",
             "enable.auto.commit": False,
         }
@@ -221,9 +224,9 @@ def read_offsets_topic(kafka: ApacheKafka) -> dict[int, list[RawRecord]]:
 
 
 def create_topic(kafka: ApacheKafka) -> str:
+    """librdkafka that subscribes to a topic of which the broker has not heard yet asks again after five minutes."""
     topic = f"records-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    ConfluentClient().create_topic(kafka.bootstrap, topic, 1)
     return topic
 
 

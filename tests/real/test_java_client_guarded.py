@@ -14,7 +14,7 @@ from tests.support.kafka_distribution import kafka_distribution, kafka_tool
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(400),
     pytest.mark.usefixtures("apache_kafka_distribution"),
 ]
 
@@ -71,7 +71,7 @@ def test_the_java_client_produces_and_consumes_in_a_group(
     assert f"{RECORDS} records sent" in produce(broker, TOPIC, config)
     read = kafka_tool(
         _CONSUMER, "--bootstrap-server", broker.at("BOTH"), "--command-config", config, "--topic", TOPIC,
-        "--group", f"{GROUP}-{mechanism}", "--from-beginning", "--max-messages", str(RECORDS), "--timeout-ms", "20000",
+        "--group", f"{GROUP}-{mechanism}", "--from-beginning", "--max-messages", str(RECORDS), "--timeout-ms", "60000",
     )  # fmt: skip
     assert len(read.splitlines()) == RECORDS
     described = kafka_tool(
@@ -84,7 +84,7 @@ def test_the_java_client_produces_and_consumes_in_a_group(
 def said_by_tool(*words: str) -> str:
     """All that the tool for groups says; it ends with exit code 0 also when it could not do what it was asked."""
     command = kafka_distribution().command(_GROUPS, *words, jvm_options=("-Xmx256M", "-Dlog.level=WARN"))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.stdout + done.stderr
 
 

@@ -121,7 +121,7 @@ def test_a_log_that_kafka_wrote_opens_and_carries_on(tmp_path: Path, ending: str
 def dump(*files: Path, options: Sequence[str] = ()) -> str:
     """All that the tool says: what it finds goes to stdout, its complaints go to stderr."""
     command = kafka_distribution().command(DUMP, *options, "--files", ",".join(map(str, files)))
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=True)
     return done.stdout.decode()
 
 

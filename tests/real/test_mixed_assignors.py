@@ -37,6 +37,8 @@ pytestmark = [
 ]
 
 PARTITIONS, GROWN = 9, 12
+SHORT_SESSION_MS = 10_000
+"""For a member that is to lose its seat."""
 MOST_GENERATIONS = {"range": 2, "roundrobin": 2, "sticky": 2, "cooperative-sticky": 4}
 """For one change. An eager group needs one, a cooperative one two, and another if somebody was late to let go."""
 
@@ -83,7 +85,7 @@ def test_kip_341_a_stale_claim_loses_to_the_newer_one(
     server: Server, tmp_path: Path, leading: GroupClient, sleeping: GroupClient
 ) -> None:
     """KAFKA-7026: the one that slept claims, of an older generation, just what the newcomer was given meanwhile."""
-    with MixedGroup(server, "sticky", tmp_path, PARTITIONS) as group:
+    with MixedGroup(server, "sticky", tmp_path, PARTITIONS, SHORT_SESSION_MS) as group:
         # given one that stands still until it has lost its seat, and another that came in its place
         group.comes(leading)
         sleeper = group.comes(sleeping)

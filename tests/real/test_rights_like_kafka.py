@@ -132,6 +132,9 @@ def alices(
         clients = {server: logged_in(port, "alice") for server, port in ports.items()}
         seen = MetadataRequest([MetadataRequestTopic(name="t-read")])
         eventually(lambda: clients["kafka"].ask(seen, 9).topics[0].error_code != 29, "Kafka knows the rights")
+        # Its controller has an authorizer of its own, which may hear of them later.
+        made = CreateTopicsRequest([CreatableTopic("t-all-absent", 1, 1)], 5000, True)
+        eventually(lambda: clients["kafka"].ask(made, 7).topics[0].error_code != 29, "its controller knows them")
         yield clients
         for client in clients.values():
             client.socket.close()

@@ -16,6 +16,7 @@ from typing import Self
 
 from tests.support import raw_wire
 from tests.support.child_process import end_child, start_child
+from tests.support.held_ports import held_port
 from tests.support.kafka_distribution import KafkaDistribution, kafka_distribution
 
 HOST = "127.0.0.1"
@@ -35,8 +36,8 @@ JVM_OPTIONS = (
 
 _START_TIMEOUT_S = 90
 _PROBE_TIMEOUT_S = 5  # a starting broker accepts connections before it answers on them
-_STOP_TIMEOUT_S = 30
-_START_ATTEMPTS = 3  # a port that was free a moment ago may be taken by the time the JVM binds it
+_STOP_TIMEOUT_S = 90
+_START_ATTEMPTS = 3  # the port of a further listener may be taken by the time the JVM binds it
 _POLL_INTERVAL_S = 0.02
 _LOG_TAIL_LINES = 25
 
@@ -59,6 +60,7 @@ class ApacheKafka:
         self._directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: tuple[int, int] | None = None
+        self._held: list[socket.socket] = []
         self.data_dir = self._directory / "data"
         self.log_path = self._directory / "broker.log"
         self.started_in_seconds = 0.0
@@ -89,7 +91,9 @@ class ApacheKafka:
             self._launch()
             return
         for attempt in range(1, _START_ATTEMPTS + 1):
-            self._ports = _free_ports()
+            self._release_ports()
+            self._held = [held_port(), held_port()]
+            self._ports = self._held[0].getsockname()[1], self._held[1].getsockname()[1]
             try:
                 self._write_properties()
                 self._format_storage()
@@ -120,6 +124,7 @@ class ApacheKafka:
         try:
             self.start()
         except BaseException:
+            self._release_ports()
             self._remove_directory()
             raise
         return self
@@ -131,7 +136,13 @@ class ApacheKafka:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+        self._release_ports()
         self._remove_directory()
+
+    def _release_ports(self) -> None:
+        for held in self._held:
+            held.close()
+        self._held = []
 
     @property
     def _properties_path(self) -> Path:
@@ -209,11 +220,3 @@ class ApacheKafka:
     def _remove_directory(self) -> None:
         if self._directory_is_ours:
             shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def _free_ports() -> tuple[int, int]:
-    """Two ports of the loopback that nobody listens on; both are held until both are known."""
-    with socket.socket() as first, socket.socket() as second:
-        first.bind((HOST, 0))
-        second.bind((HOST, 0))
-        return first.getsockname()[1], second.getsockname()[1]

@@ -1,8 +1,10 @@
 """``holdfast serve`` as a user starts it: a process of its own, known by its address and its exit code."""
 
+import contextlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,12 +15,13 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.child_process import end_child, start_child
+from tests.support.held_ports import held_port
 
 HOST = "127.0.0.1"
 
 _READY = re.compile(r"^holdfast listening on (\S+):(\d+)$", re.MULTILINE)
-_START_TIMEOUT_S = 30
-_STOP_TIMEOUT_S = 30
+_START_TIMEOUT_S = 60
+_STOP_TIMEOUT_S = 60
 _POLL_INTERVAL_S = 0.01
 _LOG_TAIL_LINES = 25
 
@@ -46,6 +49,7 @@ class HoldfastBroker:
         self._directory = directory or Path(tempfile.mkdtemp(prefix="holdfast-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | None = None
+        self._held: socket.socket | None = None
         self.data_dir = self._directory / "data"
         self.log_path = self._directory / "broker.log"
         self.started_in_seconds = 0.0
@@ -125,6 +129,8 @@ class HoldfastBroker:
         try:
             self.stop()
         finally:
+            if self._held is not None:
+                self._held.close()
             self._remove_directory()
 
     def _command(self) -> list[str]:
@@ -158,7 +164,14 @@ class HoldfastBroker:
             return None
         exit_code = end_child(self._process, number, _STOP_TIMEOUT_S)
         self._process = None
+        self._hold_port()
         return exit_code
+
+    def _hold_port(self) -> None:
+        """While the broker is down nobody else may be given its port: a restart needs it."""
+        if self._held is None and self._address is not None and self._address[0] == HOST:
+            with contextlib.suppress(OSError):  # somebody was quicker
+                self._held = held_port(self._address[1])
 
     def _failed(self, what: str) -> HoldfastFailed:
         lines = self.log_text().splitlines()

@@ -9,7 +9,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LOG_CONFIG = REPOSITORY / "tests" / "kafka" / "log4j2.xml"
 
 _INSTALL_TIMEOUT_S = 900  # a cold Maven resolve plus, on a bare machine, Java itself
-_TOOL_TIMEOUT_S = 60
+_TOOL_TIMEOUT_S = 120
 
 
 class KafkaUnavailable(Exception):

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.client.consumers import grow_topic
@@ -49,14 +49,26 @@ class World:
 
     def produce(self, each: int, partitions: Any = range(4)) -> None:
         """Some records to each of these partitions."""
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
         for partition in partitions:
             for number in range(each):
-                self._producer.produce(self.topic, b"%d" % number, partition=partition)
-        assert self._producer.flush(30) == 0
+                self._producer.produce(self.topic, b"%d" % number, partition=partition, on_delivery=delivered)
+        assert self._producer.flush(60) == 0
+        assert not failures, failures
 
     def grow(self, partitions: int) -> None:
         grow_topic(self.server, self.topic, partitions)
+        # Kafka says so before its metadata does, and a producer gives up a record for a partition that is not there.
+        eventually(lambda: self._partitions() == partitions, "the topic has its new partitions")
         self._producer = self._make_producer()  # the old one would not hear of it for a while
+
+    def _partitions(self) -> int:
+        return len(self._admin.list_topics(self.topic, timeout=60).topics[self.topic].partitions)
 
     def delete_topic(self) -> None:
         for done in self._admin.delete_topics([self.topic]).values():

@@ -74,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "_outbox",
         "_parked",
         "_parked_api",
+        "_peer_is_done",
         "_reader",
         "_reading",
         "_socket",
@@ -103,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._closed = False
         self._is_ending = False
+        self._peer_is_done = False
         self._parked_api: Api | None = None
         self._outbox: Any = None
         self._turn_is_due = False
@@ -166,7 +168,9 @@ class Connection(asyncio.BufferedProtocol):
             self._let_others_read()
 
     def eof_received(self) -> bool:
-        return False
+        """What waits for nothing but its turn is still served, as by Kafka: nobody stays for the answer to acks=0."""
+        self._peer_is_done = True
+        return self._turn_is_due
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # how it ended changes nothing here
         if self._outbox is None:
@@ -201,6 +205,9 @@ class Connection(asyncio.BufferedProtocol):
     def _next_turn(self) -> None:
         self._turn_is_due = False
         self._serve_waiting()
+        if self._peer_is_done and not self._turn_is_due:
+            self.close(None)
+            return
         self._resume_reading()
 
     def _serve(self, frame: Frame) -> None:

@@ -85,13 +85,13 @@ class TlsConnection(Connection):
                 buffer = self._reader.buffer()
                 count: Any = self._ssl.read(len(buffer), buffer)  # Any: with a buffer it is a number
                 if not count:
-                    self.close(None)  # the client has said goodbye
+                    self._hear_goodbye()
                     break
                 super().buffer_updated(count)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
-            self.close(None)
+            self._hear_goodbye()
         except ssl.SSLError as error:
             self._outbox.send_sealed()
             self.close(f"what it sent cannot be decrypted: {reason_of(error)}")
@@ -99,6 +99,10 @@ class TlsConnection(Connection):
             self._opening = False
         if not self._closed:
             self._outbox.send_sealed()  # TLS itself may have something to say: new keys
+
+    def _hear_goodbye(self) -> None:
+        if not self.eof_received():
+            self.close(None)
 
     def _resume_reading(self) -> None:
         was_reading = self._reading
