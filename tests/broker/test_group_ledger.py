@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from holdfast.coordinator.ledger import LEDGER_TOPIC, EventKind
 from holdfast.wire.apis.leave_group import MemberIdentity
+from holdfast.wire.error_codes import ErrorCode
 from tests.broker.group_broker import FailAt, GroupBroker
 from tests.broker.group_members import (
     WireMember,
@@ -24,7 +25,7 @@ from tests.broker.group_members import (
     wait_for_state,
     wait_until_loaded,
 )
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import WireClient, batch
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
@@ -246,3 +247,13 @@ def test_generations_never_go_back_also_not_over_kills_and_deletions(broker: Hol
     assert len(set(generations)) >= 4, "they advance: else this shows nothing"
     formed = [event["generation"] for event in of(broker, EventKind.GENERATION_FORMED)]
     assert len(set(formed)) == len(formed), "none is given twice"
+
+
+def test_no_client_tells_what_happened_to_groups(broker: HoldfastBroker) -> None:
+    with WireClient(broker.address) as client:
+        client.create_topic(LEDGER_TOPIC)
+
+        refused = client.produce(LEDGER_TOPIC, batch(b'{"event": "forged"}'))
+
+        assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert client.produce("orders", batch(b"anything")).error_code == ErrorCode.NONE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from holdfast.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest
 from tests.broker.wire_client import WireClient, batch
 from tests.support.holdfast_broker import HoldfastBroker
@@ -52,3 +53,12 @@ def test_the_life_of_a_broker(tmp_path: Path) -> None:
     assert (told[5]["file"], told[5]["cut_bytes"], told[5]["end_offset"]) == (str(log), 4, 1)
     assert (told[6]["topics"], told[6]["partitions"]) == (1, 2)
     assert whole > 0
+
+
+def test_a_client_cannot_write_lines_of_its_own(tmp_path: Path) -> None:
+    forged = "g\n2026-11-16 10:00:00,000 INFO holdfast.broker.topics: topic deleted topic=orders"
+    with HoldfastBroker(directory=tmp_path) as broker:
+        with WireClient(broker.address) as client:
+            client.ask(ConsumerGroupHeartbeatRequest(group_id=forged), 0)
+        assert "group.protocol=consumer" in broker.log_text()
+        assert not [line for line in broker.log_text().splitlines() if line.startswith("2026-11-16 10:00:00,000")]

@@ -114,6 +114,12 @@ def test_rights_are_granted_shown_and_taken_back(desk: Desk) -> None:
             "nothing that can be done to a group",
         ),
         (("grant", "--principal", "CN=x", "--topic", "t", "--operation", "read"), 2, "is not a principal"),
+        (
+            ("grant", "--user", "alice", "--topic", "t", "--operation", "read", "--deny", "--host", "10.0.0.0/8"),
+            2,
+            "--host: '10.0.0.0/8' is no address of one host",
+        ),
+        (("add", "--user", "x" * 201), 1, "a user's name has at most 200 characters"),
         (("revoke", "--user", "alice", "--topic", "t", "--operation", "read"), 1, "never granted: User:alice may READ"),
     ],
 )

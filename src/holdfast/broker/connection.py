@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from holdfast.broker.dispatch import NO_REPLY, Disconnect, Encoded, Handler, LastReply, RequestContext
 from holdfast.broker.framing import SCRATCH_BYTES, FrameReader
 from holdfast.broker.outbox import Outbox
+from holdfast.broker.security.acls import host_of
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.apis.fetch import FETCH
 from holdfast.wire.apis.join_group import JOIN_GROUP
@@ -126,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         # A cast, because uvloop's transports are not subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.client_host = peer[0] if peer else "?"
+        self.client_host = host_of(peer[0]) if peer else "?"
         original = transport.get_extra_info("socket")
         try:
             self._socket = socket.socket(fileno=socket.dup(original.fileno()))

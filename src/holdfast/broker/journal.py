@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from holdfast.broker.partition import LEADER_EPOCH, Partition
-from holdfast.broker.topics import Topic, Topics
+from holdfast.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from holdfast.coordinator.effects import Record
 from holdfast.wire.batch import Batch, parse_header
 from holdfast.wire.errors import WireError
@@ -24,8 +23,6 @@ from holdfast.wire.group_records import (
 )
 from holdfast.wire.records import Record as LogRecord
 from holdfast.wire.records import decode_batch, encode_batch
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class GroupJournal:

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
     from holdfast.broker.doors import Door
     from holdfast.broker.server import Broker
 
+READ_BYTES: Final = LARGE_READ
+"""At most this much is read and opened at a time, and CROWDED_BYTES of a peer that mostly speaks of TLS itself:
+thousands of requests for new keys fit into what is usually read at once, and each takes as long as kilobytes of
+records."""
+MOST_UNSENT_BYTES: Final = 64 * 1024
+"""Of TLS's own answers, which a peer that asks for them has to read."""
 TURN_BYTES: Final = 1024 * 1024
 """At most this much is sealed for one peer before the others have their turn: a millisecond or two."""
 
 
 class TlsConnection(Connection):
-    __slots__ = ("_incoming", "_opening", "_outgoing", "_shaking_hands", "_ssl")
+    __slots__ = ("_incoming", "_is_telling", "_opening", "_outgoing", "_shaking_hands", "_ssl")
 
     def __init__(self, broker: Broker, door: Door) -> None:
         assert door.tls is not None
@@ -37,6 +43,8 @@ class TlsConnection(Connection):
         self._ssl = door.tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._shaking_hands = True
         self._opening = False
+        self._is_telling = False
+        """Whether the last read held more of what is meant for us than of TLS's own."""
 
     @property
     def is_stranger(self) -> bool:
@@ -48,15 +56,20 @@ class TlsConnection(Connection):
     # -- from the socket -----------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  # the loop's wish; our buffers have their own sizes
-        scratch = self._broker.scratch
-        return scratch[:CROWDED_BYTES] if self._broker.memory.crowded else scratch
+        return self._broker.scratch[: self._read_bytes]
+
+    @property
+    def _read_bytes(self) -> int:
+        return READ_BYTES if self._is_telling and not self._broker.memory.crowded else CROWDED_BYTES
 
     def buffer_updated(self, nbytes: int) -> None:
         self._incoming.write(self._broker.scratch[:nbytes])
         if self._shaking_hands and not self._shake_hands():
             return
+        had_room_for, before = self._read_bytes, self.received_bytes
         self._open()
-        if nbytes >= LARGE_READ:
+        self._is_telling = 2 * (self.received_bytes - before) >= nbytes
+        if nbytes >= had_room_for:
             self._let_others_read()
 
     def _shake_hands(self) -> bool:
@@ -99,6 +112,8 @@ class TlsConnection(Connection):
             self._opening = False
         if not self._closed:
             self._outbox.send_sealed()  # TLS itself may have something to say: new keys
+            if self._outgoing.pending > MOST_UNSENT_BYTES:
+                self.close("it asks for new TLS keys and does not read the answers")
 
     def _hear_goodbye(self) -> None:
         if not self.eof_received():
@@ -141,8 +156,8 @@ class TlsOutbox(Outbox):
         self.flush()
 
     def send_sealed(self) -> None:
-        """What TLS itself has to say."""
-        if self._outgoing.pending:
+        """What TLS itself has to say. While the peer takes nothing it waits, and goes before the next reply."""
+        if self._outgoing.pending and not self.blocked:
             self._queue.appendleft(b"")
             self.flush()
 

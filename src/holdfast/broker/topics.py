@@ -23,6 +23,7 @@ from holdfast.broker.config import BrokerConfig
 from holdfast.broker.log_lines import say
 from holdfast.broker.partition import Partition
 from holdfast.broker.topic_config import TopicConfig
+from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log import DataDirectory, LogConfig, LogError, PartitionLog, StorageError, disk
 from holdfast.log.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id, write_topic_id
 
@@ -33,7 +34,8 @@ STRAY: Final = "-stray"
 MAX_NAME: Final = 249
 MAX_FILE_NAME: Final = 255
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
 
 class TopicsFileError(Exception):
@@ -68,6 +70,11 @@ class Topic:
     @property
     def internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def is_told_by_the_broker(self) -> bool:
+        """Whether no client writes to it or cuts it: what happened to groups is nobody else's to tell."""
+        return self.name == LEDGER_TOPIC or self.internal
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None

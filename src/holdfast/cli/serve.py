@@ -36,12 +36,21 @@ Configs have the names of Apache Kafka's broker configs, e.g. --set num.partitio
 ones, and the command line over the file. A file may hold "log.segment.bytes" = 1073741824, or nested tables:
 [log.segment] with bytes = 1073741824 below it. Holdfast's own: flush = os (default), always or interval;
 logging.level and logging.format, which --log-level and --log-format are short for.
+
+examples:
+  holdfast serve --data ./data
+  holdfast serve --config broker.toml --listen 127.0.0.1:9092 --set num.partitions=3
 """
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "serve", help="run a broker", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False
+        "serve",
+        help="run a broker",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--listen",

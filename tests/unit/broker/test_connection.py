@@ -256,3 +256,19 @@ def test_an_unlimited_pool_lets_everybody_send_at_once(tmp_path: Path) -> None:
                 assert (await reply(other))[0] == 1
 
     run(scenario())
+
+
+def test_a_peer_has_one_address_whichever_socket_it_came_through(tmp_path: Path) -> None:
+    """An IPv4 peer of an IPv6 socket has an address of its own kind there; rights are for hosts, not for sockets."""
+
+    async def scene() -> None:
+        async with running(
+            tmp_path, listeners="PLAINTEXT://[::]:0", advertised_listeners="PLAINTEXT://127.0.0.1:9"
+        ) as broker:
+            stream = await asyncio.open_connection("127.0.0.1", broker.address[1])
+            stream[1].write(api_versions(1))
+            await reply(stream)
+            assert [one.client_host for one in broker._connections] == ["127.0.0.1"]
+            stream[1].close()
+
+    run(scene())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 import struct
@@ -13,14 +14,16 @@ import pytest
 import uvloop
 
 from holdfast.broker.config import BrokerConfig
+from holdfast.broker.outbox import Outbox
 from holdfast.broker.server import Broker
-from holdfast.broker.tls_connection import TURN_BYTES
+from holdfast.broker.tls_connection import TURN_BYTES, TlsConnection
 from holdfast.wire.apis.api_versions import ApiVersionsRequest
 from holdfast.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.apis.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
 from holdfast.wire.headers import decode_response, encode_request
 from holdfast.wire.records import Record, decode_batch, encode_batch
 from tests.support.certificates import Authority, make_authority
+from tests.support.key_updates import KeyUpdater
 
 PATIENCE_S = 30
 Loops = Callable[[], asyncio.AbstractEventLoop]
@@ -156,5 +159,57 @@ def test_a_client_that_says_goodbye_hears_one(loops: Loops, tmp_path: Path, auth
         client.socket.sendall(encode_request(ApiVersionsRequest(), 0, 1, "test"))
         client.frame()
         client.socket.unwrap().close()  # raises if the other side just hangs up
+
+    run(loops, tmp_path, authority, scene)
+
+
+def test_a_peer_that_asks_for_new_keys_and_reads_nothing_is_sent_away(
+    loops: Loops,
+    tmp_path: Path,
+    authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_outbox = TlsConnection._make_outbox
+
+    def with_little_room(connection: TlsConnection) -> Outbox:
+        connection._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return make_outbox(connection)
+
+    monkeypatch.setattr(TlsConnection, "_make_outbox", with_little_room)
+
+    def scene(address: tuple[str, int]) -> None:
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect(address)
+        greedy = KeyUpdater(plain)
+        try:
+            assert any(not greedy.ask_for_new_keys() for _ in range(50_000)), "it may go on for ever"
+        finally:
+            greedy.close()
+        other = Client(address, authority)
+        other.socket.sendall(encode_request(ApiVersionsRequest(), 0, 1, "test"))
+        assert struct.unpack_from(">i", other.frame())[0] == 1
+
+    with caplog.at_level(logging.INFO):
+        run(loops, tmp_path, authority, scene)
+
+    assert "asks for new TLS keys and does not read the answers" in caplog.text
+
+
+def test_a_peer_that_has_new_keys_now_and_then_is_served(loops: Loops, tmp_path: Path, authority: Authority) -> None:
+    def scene(address: tuple[str, int]) -> None:
+        plain = socket.create_connection(address)
+        updating = KeyUpdater(plain)
+        try:
+            for number in range(50):
+                assert updating.ask_for_new_keys()
+                updating.write(produce(number, b"v" * 3000))
+            other = Client(address, authority)
+            other.socket.sendall(fetch(1, 49))
+            while not decode_response(FETCH, 12, other.frame())[1].responses[0].partitions[0].records:
+                other.socket.sendall(fetch(1, 49))
+        finally:
+            updating.close()
 
     run(loops, tmp_path, authority, scene)

@@ -68,7 +68,7 @@ def test_every_command_is_there() -> None:
     }
 
 
-@pytest.mark.parametrize("prog", [prog for prog in EVERY_COMMAND if prog != "holdfast serve"])
+@pytest.mark.parametrize("prog", EVERY_COMMAND)
 def test_the_help_of_a_command_shows_an_example_that_it_understands(
     capsys: pytest.CaptureFixture[str], prog: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.broker.dispatch import Refused
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.broker.security.acls import OPERATIONS, Operation, ResourceType
+from holdfast.broker.topics import OFFSETS_TOPIC
 from holdfast.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ def check_leader_epoch(current_leader_epoch: int) -> ErrorCode:
     if current_leader_epoch > LEADER_EPOCH:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
     return ErrorCode.NONE if current_leader_epoch == LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH
+
+
+def refuse_the_journal(name: str, what: str) -> None:
+    """No client makes, grows or deletes the topic that keeps the groups' facts: which of its partitions has those of a
+    group follows from their number. (Kafka leaves it to its tools to say so.)"""
+    if name == OFFSETS_TOPIC:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{what} of internal topic {name} is prohibited.")
 
 
 def check_assignment(broker_ids: Sequence[int], node_id: int) -> None:

@@ -37,5 +37,6 @@ def consumer_group_heartbeat(
 
 @lru_cache(maxsize=1_000)
 def _tell(group_id: str, client_id: str, client_host: str) -> None:
-    """Once for each consumer, however often it asks: the cache is what remembers."""
-    logger.warning("group %s: %s at %s has group.protocol=consumer. %s", group_id, client_id, client_host, ADVICE)
+    """Once for each consumer, however often it asks: the cache is what remembers. As Python writes the names: they may
+    have line ends in them."""
+    logger.warning("group %r: %r at %s has group.protocol=consumer. %s", group_id, client_id, client_host, ADVICE)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
-from holdfast.broker.handlers._common import check_assignment
+from holdfast.broker.handlers._common import check_assignment, refuse_the_journal
 from holdfast.broker.handlers.create_topics import MAX_PARTITIONS_PER_REQUEST
 from holdfast.log import LogError
 from holdfast.wire.apis.create_partitions import (
@@ -65,6 +65,7 @@ def _check(broker: Broker, wanted: CreatePartitionsTopic) -> Topic:
     topic = broker.topics.get(wanted.name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refuse_the_journal(topic.name, "Growth")
     present = len(topic.partitions)
     if wanted.count == present:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")

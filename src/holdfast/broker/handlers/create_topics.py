@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.broker.config_entries import topic_entries
 from holdfast.broker.config_keys import ConfigError
 from holdfast.broker.dispatch import Refused, RequestContext, handles
-from holdfast.broker.handlers._common import check_assignment
+from holdfast.broker.handlers._common import check_assignment, refuse_the_journal
 from holdfast.broker.topic_config import validate_overrides
 from holdfast.broker.topics import Topics, invalid_name
 from holdfast.log import LogError
@@ -104,6 +104,7 @@ async def create_topic(broker: Broker, wanted: CreatableTopic, *, validate_only:
 
 
 def _check_name(topics: Topics, name: str) -> None:
+    refuse_the_journal(name, "Creation")
     reason = invalid_name(name)
     if reason is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.broker.dispatch import Refused, RequestContext, handles
+from holdfast.broker.handlers._common import refuse_the_journal
 from holdfast.log import LogError
 from holdfast.wire.apis.delete_topics import (
     DELETE_TOPICS,
@@ -42,7 +43,11 @@ async def _delete_all(broker: Broker, wanted: Sequence[DeleteTopicState]) -> lis
     doomed, results = _resolve(broker, wanted)
     for topic in doomed:
         try:
+            refuse_the_journal(topic.name, "Deletion")
             deleted = await broker.topics.delete(topic)
+        except Refused as refused:
+            results.append(DeletableTopicResult(topic.name, topic.id, refused.code, refused.message))
+            continue
         except LogError as error:
             logger.error("topic %s cannot be deleted: %s", topic.name, error)
             code, message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)

@@ -96,7 +96,7 @@ def _produce_one(
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic is None:
             raise Refused(unknown)
-        if topic.internal:
+        if topic.is_told_by_the_broker:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = topic.partition(data.index)
         if partition is None:

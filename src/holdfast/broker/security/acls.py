@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -80,6 +81,21 @@ _IMPLIED_BY: Final = {
     _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
 }
+
+
+def host_of(text: str) -> str:
+    """An address as peers' addresses are written here, whichever of its spellings was used; raises ValueError.
+
+    A peer with an IPv4 address that came through an IPv6 socket is the same peer.
+    """
+    if text == ANY:
+        return ANY
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no address of one host, nor {ANY} for all of them") from None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(mapped or found)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import Handler, LastReply, RequestContext
@@ -38,7 +39,8 @@ async def sasl_handshake(broker: Broker, request: SaslHandshakeRequest, context:
     if request.mechanism not in mechanisms or broker.users is None:
         response = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms)
         return await _late(broker, response, f"SASL mechanism {request.mechanism[:100]!r} is not enabled")
-    connection.exchange = begin_exchange(request.mechanism, broker.users.credential)
+    compare = partial(broker.users.guesses.matches, connection.client_host)
+    connection.exchange = begin_exchange(request.mechanism, broker.users.credential, compare)
     return SaslHandshakeResponse(ErrorCode.NONE, mechanisms)
 
 

@@ -5,9 +5,7 @@ A user who is not there is asked the same questions as one who is, and refused a
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]  # it has no types
@@ -16,12 +14,14 @@ from holdfast.broker.security.scram import SCRAM_MECHANISMS, Credential
 
 FindCredential = Callable[[str, str], Credential]
 """(mechanism, user) → the user's credential, or nobody's."""
+ComparePassword = Callable[[Credential, str], Awaitable[bool]]
+"""Whether the credential is of the password. Takes a while, off the event loop."""
 
 PLAIN: Final = "PLAIN"
 _PLAIN_REFUSED: Final = "Authentication failed: Invalid username or password"
-
-# Apart from the other worker threads: strangers who try passwords must not make the disk wait.
-_hashing: Final = ThreadPoolExecutor(1, thread_name_prefix="holdfast-passwords")
+MAX_SCRAM_BYTES: Final = 1024
+"""The longest name that there can be, with each of its signs escaped, a nonce and a proof. Names are prepared for
+comparison on the event loop, and for some that takes as long as the square of their length."""
 
 
 class AuthenticationFailed(Exception):
@@ -46,20 +46,19 @@ class Exchange:
         raise NotImplementedError
 
 
-def begin_exchange(mechanism: str, find: FindCredential) -> Exchange:
-    return PlainExchange(find) if mechanism == PLAIN else ScramExchange(mechanism, find)
+def begin_exchange(mechanism: str, find: FindCredential, compare: ComparePassword) -> Exchange:
+    return PlainExchange(find, compare) if mechanism == PLAIN else ScramExchange(mechanism, find)
 
 
 class PlainExchange(Exchange):
-    def __init__(self, find: FindCredential) -> None:
+    def __init__(self, find: FindCredential, compare: ComparePassword) -> None:
         self._find = find
+        self._compare = compare
 
     async def answer(self, token: bytes) -> Answer:
         username, password = _parse_plain(token)
         # The strongest hash that we have of it. The iterations take some ten milliseconds of a processor.
-        credential = self._find(SCRAM_MECHANISMS[-1], username)
-        matches = await asyncio.get_running_loop().run_in_executor(_hashing, credential.is_of, password)
-        if not matches:
+        if not await self._compare(self._find(SCRAM_MECHANISMS[-1], username), password):
             raise AuthenticationFailed(_PLAIN_REFUSED, "invalid user or password")
         return Answer(b"", username)
 
@@ -95,6 +94,8 @@ class ScramExchange(Exchange):
 
     async def answer(self, token: bytes) -> Answer:
         try:
+            if len(token) > MAX_SCRAM_BYTES or not token.isascii():
+                raise ValueError("nobody has such a name")
             if self._username is None:
                 self._server.set_client_first(token.decode())
                 return Answer(self._server.get_server_first().encode())

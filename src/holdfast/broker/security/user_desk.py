@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from time import monotonic
 from typing import Final
 
 from holdfast.broker.security.acls import CLUSTER_NAME, OPERATIONS, Acl, AclTable, Operation, ResourceType
+from holdfast.broker.security.password_turns import PasswordTurns
 from holdfast.broker.security.scram import Credential, decoy_credential
 from holdfast.broker.security.settings import SecuritySettings
 from holdfast.broker.security.users import Users, UsersFileError, read_users
@@ -15,20 +18,29 @@ logger = logging.getLogger(__name__)
 
 REMEMBERED: Final = 50_000
 """Answers that are kept. Names come from clients: without a bound they could fill the memory."""
+LONGEST_REMEMBERED: Final = 300
+"""Characters of a name in such an answer. A topic's has at most 249; a group's, or a stranger's invention, may have
+thousands."""
+TOLD_IN_A_SECOND: Final = 100
+"""Refusals that are written to the log; the others of that second are counted. One request can name thousands."""
 
 Question = tuple[str, str, Operation, ResourceType, str]
 
 
 class UserDesk:
-    def __init__(self, settings: SecuritySettings) -> None:
+    def __init__(self, settings: SecuritySettings, now: Callable[[], float] = monotonic) -> None:
         """Raises UsersFileError."""
         assert settings.users_file is not None
         self._settings = settings
+        self._now = now
+        self.guesses = PasswordTurns()
         self._path = settings.users_file
         self._watched = WatchedFiles([self._path])
         self._answers: dict[Question, bool] = {}
         self._told: set[Question] = set()
         """Refusals that are in the log: one line for each, however often it is tried."""
+        self._second = 0
+        self._told_in_it = 0
         self._take(read_users(self._path))
         self._warn()
 
@@ -92,19 +104,37 @@ class UserDesk:
     def allows(self, question: Question) -> bool:
         answer = self.allows_quietly(question)
         if not answer and question not in self._told:
-            self._told.add(question)
-            principal, host, operation, kind, name = question
-            # As Python writes them: names come from clients, and may have line ends in them.
-            logger.info("%r at %s may not %s %s %.249r", principal, host, operation.name, kind.name, name)
+            self._tell(question)
         return answer
+
+    def _tell(self, question: Question) -> None:
+        second = int(self._now())
+        if second != self._second:
+            self._tell_of_untold()
+            self._second, self._told_in_it = second, 0
+        self._told_in_it += 1
+        if self._told_in_it > TOLD_IN_A_SECOND:
+            return
+        principal, host, operation, kind, name = question
+        if len(name) <= LONGEST_REMEMBERED:
+            self._told.add(question)
+        # As Python writes them: names come from clients, and may have line ends in them.
+        logger.info("%r at %s may not %s %s %.249r", principal, host, operation.name, kind.name, name)
+
+    def _tell_of_untold(self) -> None:
+        untold = self._told_in_it - TOLD_IN_A_SECOND
+        if untold > 0:
+            logger.warning("%d more refusals came in one second and are not told one by one", untold)
 
     def allows_quietly(self, question: Question) -> bool:
         """For what is asked only to know what to show."""
         answer = self._answers.get(question)
         if answer is None:
-            if len(self._answers) >= REMEMBERED:
-                self._forget()
-            answer = self._answers[question] = self._table.allows(*question)
+            answer = self._table.allows(*question)
+            if len(question[-1]) <= LONGEST_REMEMBERED:
+                if len(self._answers) >= REMEMBERED:
+                    self._forget()
+                self._answers[question] = answer
         return answer
 
     def _forget(self) -> None:

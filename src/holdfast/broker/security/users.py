@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.broker.security.acls import OPERATIONS, Acl, Operation, PatternType, Permission, ResourceType
+from holdfast.broker.security.acls import OPERATIONS, Acl, Operation, PatternType, Permission, ResourceType, host_of
 from holdfast.broker.security.scram import (
     DEFAULT_ITERATIONS,
     FEWEST_ITERATIONS,
@@ -26,9 +26,12 @@ from holdfast.broker.security.scram import (
     Credential,
     make_credential,
 )
+from holdfast.log import disk
 
 VERSION: Final = 1
 OWNER_ONLY: Final = 0o600
+MAX_NAME: Final = 200
+"""Characters of a user's name. A token of SCRAM that holds it is bounded, too."""
 _FEWEST_SALT_BYTES: Final = 12
 
 
@@ -75,6 +78,8 @@ def refuse_name(name: str) -> None:
     # in lists of principals.
     if name == "ANONYMOUS":
         raise UsersFileError("'ANONYMOUS' cannot be a user's name: so everybody is called who is not asked for one")
+    if len(name) > MAX_NAME:
+        raise UsersFileError(f"a user's name has at most {MAX_NAME} characters, not {len(name)}")
     if not name or not name.isascii() or not name.isprintable() or any(one in " ,;:\"'\\*" for one in name):
         raise UsersFileError(
             f"{name!r} cannot be a user's name: it may have ASCII letters, digits and signs, "
@@ -112,6 +117,7 @@ def write_users(path: Path, users: Users) -> None:
                 os.fsync(fd)
             _keep_owner(path, temporary)
             temporary.replace(path)
+            disk.sync_directory(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -167,7 +173,7 @@ def _acl(tree: Any) -> Acl:
         Operation[tree["operation"]],
         PatternType[tree.get("pattern_type", "LITERAL")],
         Permission[tree.get("permission", "ALLOW")],
-        str(tree.get("host", "*")),
+        host_of(str(tree.get("host", "*"))),
     )
     if not acl.principal.startswith("User:") or not acl.name:
         raise ValueError(f"an ACL for {acl.principal!r} on {acl.name!r}")

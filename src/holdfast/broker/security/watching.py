@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-Mark = tuple[int, int, int] | None
+Mark = tuple[int, int, int, int] | None
 
 
 class WatchedFiles:
@@ -32,4 +32,5 @@ def _mark(path: Path) -> Mark:
         found = os.stat(path)  # noqa: PTH116 - Path.stat() does the same, slower
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    # ctime: whoever may read it is changed by chmod and chown, which leave the content's time alone.
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -91,7 +91,7 @@ def run_revoke(options: argparse.Namespace) -> int:
 
 
 def _acls(options: argparse.Namespace) -> frozenset[Acl]:
-    from holdfast.broker.security.acls import CLUSTER_NAME, OPERATIONS, Acl, Operation, PatternType, Permission
+    from holdfast.broker.security.acls import CLUSTER_NAME, OPERATIONS, Acl, Operation, PatternType, Permission, host_of
     from holdfast.broker.security.acls import ResourceType as Kind
 
     principals = [*options.principal, *(f"User:{name}" for name in options.user)]
@@ -102,6 +102,10 @@ def _acls(options: argparse.Namespace) -> frozenset[Acl]:
     for principal in principals:
         if not principal.startswith("User:") or len(principal) == len("User:"):
             raise UsageError(f"{principal!r} is not a principal: User:NAME")
+    try:
+        host = host_of(options.host)
+    except ValueError as error:
+        raise UsageError(f"--host: {error}") from None
     acls = set()
     for word in options.operation:
         name = word.upper().replace("-", "_")
@@ -116,7 +120,7 @@ def _acls(options: argparse.Namespace) -> frozenset[Acl]:
             prefixed = options.prefixed and kind is not Kind.CLUSTER
             pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
             permission = Permission.DENY if options.deny else Permission.ALLOW
-            acls |= {Acl(one, kind, resource, operation, pattern, permission, options.host) for one in principals}
+            acls |= {Acl(one, kind, resource, operation, pattern, permission, host) for one in principals}
     return frozenset(acls)
 
 

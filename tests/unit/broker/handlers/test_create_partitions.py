@@ -109,3 +109,14 @@ def test_of_two_clients_the_one_that_wants_less_does_not_shrink_the_topic(broker
     broker.restart_after_kill()
     reloaded = broker.topics.get("orders")
     assert reloaded is not None and len(reloaded.partitions) == 4
+
+
+def test_the_journal_of_the_groups_does_not_grow(broker: HandlerBroker) -> None:
+    """In which of its partitions a group's facts are follows from how many there are."""
+    topic = broker.topic("__consumer_offsets", 2)
+
+    (result,) = grow(broker, ("__consumer_offsets", 4, None)).results
+
+    assert result.error_code == 17
+    assert result.error_message == "Growth of internal topic __consumer_offsets is prohibited."
+    assert len(topic.partitions) == 2

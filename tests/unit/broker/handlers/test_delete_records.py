@@ -72,10 +72,11 @@ def test_a_topic_that_is_only_compacted_is_left_alone(broker: HandlerBroker) -> 
     assert delete(broker, "both", (0, 0)) == answers("both", (0, 0, 0))
 
 
-def test_an_internal_topic_is_left_alone(broker: HandlerBroker) -> None:
-    broker.topic("__consumer_offsets")
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__group_ledger"])
+def test_what_the_broker_tells_of_groups_is_left_alone(broker: HandlerBroker, name: str) -> None:
+    broker.topic(name)
 
-    assert delete(broker, "__consumer_offsets", (0, 0)) == answers("__consumer_offsets", (0, -1, 17))
+    assert delete(broker, name, (0, 0)) == answers(name, (0, -1, 17))
 
 
 def test_of_several_cuts_of_one_partition_the_last_counts(broker: HandlerBroker) -> None:

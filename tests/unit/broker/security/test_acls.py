@@ -13,6 +13,7 @@ from holdfast.broker.security.acls import (
     PatternType,
     Permission,
     ResourceType,
+    host_of,
 )
 
 ALICE, HOST = "User:alice", "192.0.2.7"
@@ -123,3 +124,11 @@ def test_whoever_may_write_to_some_topic_is_known_to(rules: list[Acl]) -> None:
     names = [*NAMES, *(f"{name}{more}" for name in NAMES for more in ("", "x", "~y")), "zzz"]
     somewhere = any(table.allows(ALICE, HOST, WRITE, TOPIC, name) for name in names)
     assert table.allows_any(ALICE, HOST, WRITE, TOPIC) is somewhere
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("::ffff:127.0.0.1", "127.0.0.1"), ("0:0:0:0:0:0:0:1", "::1"), ("fe80::1%eth0", "fe80::1%eth0")],
+)
+def test_a_host_has_one_spelling(written: str, meant: str) -> None:
+    assert host_of(written) == meant

@@ -4,14 +4,18 @@ import asyncio
 import base64
 import contextlib
 import time
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.broker.security.password_turns import PasswordTurns
 from holdfast.broker.security.sasl import (
+    MAX_SCRAM_BYTES,
     Answer,
     AuthenticationFailed,
+    ComparePassword,
     Exchange,
     PlainExchange,
     ScramExchange,
@@ -25,6 +29,7 @@ from holdfast.broker.security.scram import (
     decoy_credential,
     make_credential,
 )
+from holdfast.broker.security.users import MAX_NAME, UsersFileError, refuse_name
 from holdfast.client.scram import scram
 
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -34,6 +39,10 @@ CREDENTIALS = {mechanism: make_credential(mechanism, PASSWORD, 4096) for mechani
 
 def find(mechanism: str, username: str) -> Credential:
     return CREDENTIALS[mechanism] if username == "alice" else decoy_credential(mechanism, username, SECRET, 4096)
+
+
+def compare() -> ComparePassword:
+    return partial(PasswordTurns().matches, "127.0.0.1")
 
 
 def answer(exchange: Exchange, token: bytes) -> Answer:
@@ -165,6 +174,32 @@ def test_a_first_message_that_is_not_scrams_is_refused(first: bytes) -> None:
     refusal(ScramExchange("SCRAM-SHA-512", find), first)
 
 
+@pytest.mark.parametrize(
+    "name", ["a" * MAX_SCRAM_BYTES, "a" + "\u0300" * 200 + "\u0316" * 200, "x" * 65_000], ids=["long", "marks", "huge"]
+)
+def test_a_name_that_nobody_can_have_is_refused_before_it_is_prepared(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To prepare a name of combining marks takes the square of its length, and that on the event loop."""
+    prepared: list[str] = []
+    monkeypatch.setattr("scramp.core.saslprep", prepared.append)
+
+    refusal(ScramExchange("SCRAM-SHA-512", find), f"n,,n={name},r=abc".encode())
+
+    assert prepared == []
+
+
+def test_the_longest_name_that_a_user_can_have_is_let_in() -> None:
+    name = "=" * MAX_NAME
+    escaped = name.replace("=", "=3D")
+
+    first = answer(ScramExchange("SCRAM-SHA-512", find), f"n,,n={escaped},r={'n' * 64}".encode())
+
+    assert first.token.startswith(b"r=")
+    with pytest.raises(UsersFileError, match="at most"):
+        refuse_name(name + "=")
+
+
 PIECES = st.sampled_from(
     [
         "n,,",
@@ -192,7 +227,7 @@ PIECES = st.sampled_from(
 def test_whatever_a_stranger_sends_is_an_answer_or_a_refusal(said: bytes) -> None:
     for mechanism in ("PLAIN", "SCRAM-SHA-256"):
         with contextlib.suppress(AuthenticationFailed):
-            assert answer(begin_exchange(mechanism, find_nobody), said).username is None
+            assert answer(begin_exchange(mechanism, find_nobody, compare()), said).username is None
     _, final = to_the_final((b"", b""))
     for broken in (said, final + b"," + said, final.split(b",p=")[0] + b"," + said):
         exchange = ScramExchange("SCRAM-SHA-256", find)
@@ -211,14 +246,14 @@ def find_nobody(mechanism: str, username: str) -> Credential:
 def test_plain_compares_with_what_is_stored_for_scram() -> None:
     for authorization in ("", "alice"):
         token = f"{authorization}\0alice\0{PASSWORD}".encode()
-        exchange = begin_exchange("PLAIN", find)
+        exchange = begin_exchange("PLAIN", find, compare())
         assert isinstance(exchange, PlainExchange)
         assert answer(exchange, token) == (b"", "alice")
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0wrong", f"\0mallory\0{PASSWORD}".encode()])
 def test_plain_refuses_a_wrong_password_and_an_unknown_user_alike(token: bytes) -> None:
-    assert refusal(PlainExchange(find), token) == "Authentication failed: Invalid username or password"
+    assert refusal(PlainExchange(find, compare()), token) == "Authentication failed: Invalid username or password"
 
 
 @pytest.mark.parametrize(
@@ -233,7 +268,7 @@ def test_plain_refuses_a_wrong_password_and_an_unknown_user_alike(token: bytes) 
     ],
 )
 def test_plain_refuses_what_is_not_three_words_of_one_user(token: bytes, said: str) -> None:
-    assert said in refusal(PlainExchange(find), token)
+    assert said in refusal(PlainExchange(find, compare()), token)
 
 
 def test_an_unknown_user_takes_as_much_work_as_a_wrong_password() -> None:

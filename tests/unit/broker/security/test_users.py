@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from holdfast.broker.security.settings import SecuritySettings
-from holdfast.broker.security.user_desk import UserDesk
+from holdfast.broker.security.user_desk import LONGEST_REMEMBERED, TOLD_IN_A_SECOND, UserDesk
 from holdfast.broker.security.users import Users, UsersFileError, read_users, write_users
 
 READ_ORDERS = Acl("User:alice", ResourceType.TOPIC, "orders", Operation.READ)
@@ -184,3 +184,70 @@ def test_a_refusal_is_logged_once_and_a_list_that_leaves_something_out_is_not(
         for _ in range(3):
             assert not alice.topic(Operation.DESCRIBE, "secret")
     assert [record.getMessage() for record in caplog.records] == ["'User:alice' at h may not DESCRIBE TOPIC 'secret'"]
+
+
+def test_a_file_that_was_made_readable_takes_effect(desk: UserDesk, path: Path, users: Users) -> None:
+    """`chmod` leaves the time of the content alone."""
+    write_users(path, Users(users.credentials, users.super_users, frozenset(), users.decoy_secret))
+    path.chmod(0o644)
+    assert desk.changed and desk.read_again() is None
+    assert not desk.changed
+
+    path.chmod(0o600)
+
+    assert desk.changed
+    read = desk.read_again()
+    assert read is not None and read.acls == frozenset()
+
+
+def test_names_that_no_resource_has_are_answered_and_not_remembered(desk: UserDesk) -> None:
+    alice = desk.access("User:alice", "h")
+    for number in range(50):
+        assert not alice.group(Operation.READ, f"{number}" + "x" * LONGEST_REMEMBERED)
+    assert not desk._answers and not desk._told
+
+    assert not alice.group(Operation.READ, "x" * LONGEST_REMEMBERED)
+    assert len(desk._answers) == len(desk._told) == 1
+
+
+def test_of_thousands_of_refusals_a_hundred_are_told_and_the_others_counted(
+    path: Path, users: Users, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_users(path, users)
+    now_s = [10.0]
+    desk = UserDesk(SecuritySettings(users_file=path), lambda: now_s[0])
+    alice = desk.access("User:alice", "h")
+    with caplog.at_level(logging.INFO):
+        for number in range(5000):
+            assert not alice.topic(Operation.READ, f"t{number}")
+        assert len(caplog.records) == TOLD_IN_A_SECOND
+        caplog.clear()
+        now_s[0] = 11.0
+        assert not alice.topic(Operation.READ, "later")
+    assert [record.getMessage() for record in caplog.records] == [
+        "4900 more refusals came in one second and are not told one by one",
+        "'User:alice' at h may not READ TOPIC 'later'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("0:0:0:0:0:0:0:1", "::1"), ("::ffff:10.1.2.3", "10.1.2.3"), ("10.1.2.3", "10.1.2.3"), ("*", "*")],
+)
+def test_a_host_is_the_same_however_it_is_written(path: Path, users: Users, written: str, meant: str) -> None:
+    write_users(path, users)
+    tree = json.loads(path.read_text())
+    tree["acls"][0]["host"] = written
+    path.write_text(json.dumps(tree))
+
+    assert {acl.host for acl in read_users(path).acls} == {meant, *(one["host"] for one in tree["acls"][1:])}
+
+
+@pytest.mark.parametrize("host", ["10.0.0.0/8", "broker.example", "10.0.0", ""])
+def test_a_host_that_no_peer_can_have_is_refused(path: Path, users: Users, host: str) -> None:
+    write_users(path, users)
+    tree = json.loads(path.read_text())
+    tree["acls"][0]["host"] = host
+    path.write_text(json.dumps(tree))
+    with pytest.raises(UsersFileError, match="is no address of one host"):
+        read_users(path)
