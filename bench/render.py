@@ -23,12 +23,13 @@ Holdfast and Apache Kafka, side by side on one machine. This page is rendered fr
 _METHOD: Final = """\
 ## How to read this
 
-The servers take turns within every round, and who goes first changes from round to round. A figure is the median over
-the rounds, with the least and the most in brackets. A ratio is formed within each round, Holdfast divided by the other,
-and then treated the same way: what disturbs both in one round cancels out, so trust the ratios more than the absolute
-figures, and differences within the brackets not at all. Beside every rate stands the CPU time that a million operations
-cost the server and the client. Load and servers share the cores of one machine, over loopback: these are not the
-figures of a network or of a cluster. A target that is not met is shown as such and fails nothing.
+The servers take turns within every round, and who goes first changes from round to round, unless a section says
+otherwise. A figure is the median over the rounds, with the least and the most in brackets. A ratio is formed within
+each round, Holdfast divided by the other, and then treated the same way: what disturbs both in one round cancels out,
+so trust the ratios more than the absolute figures, and differences within the brackets not at all. Beside every rate
+stands the CPU time that a million operations cost the server and the client. Load and servers share the cores of one
+machine, over loopback: these are not the figures of a network or of a cluster. A target that is not met is shown as
+such and fails nothing.
 """
 
 _MACHINE_WORDS: Final = {

@@ -104,7 +104,7 @@ def section(result: Result) -> list[str]:
         " assignor, which gives partitions that are new to somebody and takes none from anybody; with range,"
         " which moves them, such a growth is a rebalance under every leader. Where Holdfast's client leads, it"
         " adds the new partitions to the shares, and only those who get some are called; where another client"
-        " leads, as the control, it rejoins, and that is a rebalance for all, on Apache Kafka as here. Rebalances"
+        " leads, as the control, it rejoins, and that is a rebalance for all. Rebalances"
         " are generations in the ledger; revocations are those of members that were not called. librdkafka's"
         " members rejoin by themselves when a topic grows: an eager one with what it had, which is a pause of its"
         " own and no rebalance, a cooperative one as with another subscription, which is one."

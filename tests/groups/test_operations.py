@@ -1,4 +1,4 @@
-"""Each procedure of docs/operations.md, as a person would follow it."""
+"""Procedures of docs/operations.md, as a person would follow them. Scaling up and standbys have files of their own."""
 
 import pytest
 from kafka import KafkaAdminClient
