@@ -42,7 +42,7 @@ class StateStore:
         return None if content is None else decode_settings(content, str(path))
 
     def topics(self) -> list[str]:
-        return self.disk.names(self.state / TOPICS)
+        return self.disk.directories(self.state / TOPICS)
 
     def partitions(self, topic: str) -> list[Where]:
         names = self.disk.names(self.state / TOPICS / topic)
