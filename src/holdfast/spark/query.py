@@ -188,11 +188,13 @@ class Query:
         """What there is to read of each partition, and whether one had to go back because its log did."""
         behind = [where for where, end in self.newest.items() if positions[where] < end]
         first = self._ends.ask(behind, EARLIEST)
+        # A member of the group that also reads what is not committed may have gone further than this query can read.
+        log_ends = self._ends.of_logs([where for where, end in self.newest.items() if positions[where] > end])
         ranges, went_back = [], False
         for where, end in sorted(self.newest.items()):
             start = positions[where]
-            if start > end:
-                self._ends.lost(f"{where[0]}-{where[1]} ends at {end}, and the query had got to {start}")
+            if start > log_ends.get(where, start):
+                self._ends.lost(f"{where[0]}-{where[1]} ends at {log_ends[where]}, and the query had got to {start}")
                 self._holdings.go_back(where, end)
                 start, went_back = end, True
             elif start < first.get(where, start):
