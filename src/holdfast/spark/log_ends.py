@@ -47,9 +47,7 @@ class LogEnds:
         gone_at = time.monotonic() + GONE_AFTER_S
         while wanted:
             try:
-                return list_offsets(
-                    self._network, dict.fromkeys(wanted, when), deadline, read_committed=read_committed
-                )
+                return list_offsets(self._network, dict.fromkeys(wanted, when), deadline, read_committed=read_committed)
             except TopicError as error:
                 if not _is_missing(error) or time.monotonic() >= deadline:
                     raise
