@@ -57,6 +57,14 @@ class Disk:
         except FileNotFoundError:
             return []
 
+    def unfinished(self, directory: Path) -> list[str]:
+        """What has not got its name yet, or never will: somebody was killed there."""
+        try:
+            with os.scandir(directory) as found:
+                return sorted(one.name for one in found if one.name.startswith(UNFINISHED))
+        except FileNotFoundError:
+            return []
+
     def directories(self, directory: Path) -> list[str]:
         """In their order; none if there is no such directory. A dot in front says nothing: topics may have one."""
         try:
