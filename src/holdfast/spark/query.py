@@ -18,8 +18,10 @@ from holdfast.client.metadata import Metadata
 from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
 from holdfast.client.settings import NetworkSettings
+from holdfast.spark import restarts
 from holdfast.spark.fixed import FixedShare
 from holdfast.spark.holdings import Holdings
+from holdfast.spark.lifetime import driver_age_s
 from holdfast.spark.log_ends import LogEnds
 from holdfast.spark.offsets import OffsetRange, Progress, Where
 from holdfast.spark.options import ReadOptions
@@ -88,7 +90,8 @@ class Query:
         has_news = went_back or any(one.start < one.end for one in kept)
         if not has_news and done.began_with is not None:  # else the checkpoint does not know yet where the query began
             return start
-        self._planned = Progress({one.where: (one.start, one.end) for one in kept}, self._began_with).to_json()
+        ranges_of = {one.where: (one.start, one.end) for one in kept}
+        self._planned = Progress(ranges_of, self._began_with, _now_ms()).to_json()
         return self._planned
 
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
@@ -126,7 +129,21 @@ class Query:
         if isinstance(self._share, FixedShare):
             self._share.join()
         elif self._options.topics is not None:
+            self._warn_of_short_session(progress.planned_ms)
             self._share.join(self._options.topics)
+
+    def _warn_of_short_session(self, planned_ms: int | None) -> None:
+        """Before the query joins: a seat that is gone can still be seen to be."""
+        ids, group_id = self._options.instance_ids, self._options.group_id
+        if not ids or group_id is None:
+            return
+        session_s = self._configs[0].membership.session_timeout_ms / 1000
+        if planned_ms is None:
+            restarts.warn_before_first_start(session_s, driver_age_s())
+            return
+        was = restarts.away(planned_ms, _now_ms(), driver_age_s())
+        if was is not None:
+            restarts.warn_after_restart(was, session_s, lambda: restarts.is_any_gone(self._network, group_id, ids))
 
     def _metadata(self) -> Metadata:
         topics = self._options.topics
@@ -222,3 +239,7 @@ class Query:
             ]
         self._holdings.begin_again(one.where for one in ranges if one.start < one.end)
         return ranges
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -240,9 +240,7 @@ def test_a_partition_goes_when_its_time_is_over_and_its_batch_is_not_committed(w
     triggered_until_stored(query, world, {0: 6, 1: 6})
 
 
-@pytest.mark.parametrize(
-    ("asked_s", "waits_s"), [(60.0, 0.5), (0.1, 0.1)], ids=["more than half", "the control: less"]
-)
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(60.0, 0.5), (0.1, 0.1)], ids=["more than half", "the control: less"])
 def test_a_batch_is_never_waited_for_longer_than_half_of_the_groups_patience(
     caplog: pytest.LogCaptureFixture, asked_s: float, waits_s: float
 ) -> None:
