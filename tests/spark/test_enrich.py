@@ -18,6 +18,7 @@ from holdfast.spark.pipelines.errors import Damaged, DataLoss, TooNew, Unwritabl
 from tests.clients.servers import Server
 from tests.groups.world import committed
 from tests.spark.counted import counted_ends
+from tests.spark.full_disk import full_disk
 from tests.spark.queries import OFTEN, QUICK_QUERY, await_shares
 from tests.spark.records import new_topic
 from tests.support.eventually import eventually
@@ -245,6 +246,22 @@ def test_what_is_wrong_is_told_in_one_sentence_and_counting_goes_on_when_it_is_m
     (home / "runs").unlink()
     (home / "elsewhere").rename(home / "runs")
 
+    enrich().start(**NOW).wait(60)
+
+    assert as_rows(read_totals(spark, state)) == recount(spark, server, topic)
+
+
+def test_a_full_disk_is_told_and_what_did_not_fit_is_counted_when_there_is_room(
+    spark: Any, server: Server, topic: str, state: Path, enrich: StartEnrich
+) -> None:
+    new_topic(server.bootstrap, topic, PARTITIONS)
+    numbers(server, topic, range(30))
+    enrich().start(**NOW).wait(60)
+    numbers(server, topic, range(30, 60))
+
+    no_room = r"there is no room left for .*totals .*; nothing is lost"
+    with full_disk(state / "topics" / topic / "0" / "runs"), pytest.raises(Unwritable, match=no_room):
+        enrich().start(**NOW).wait(60)
     enrich().start(**NOW).wait(60)
 
     assert as_rows(read_totals(spark, state)) == recount(spark, server, topic)

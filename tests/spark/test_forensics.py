@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyarrow import parquet as pq
 
 from holdfast.client.errors import ConfigError, GroupError, TopicError
@@ -152,6 +153,30 @@ def test_a_window_of_time_leaves_out_what_was_over_and_what_came_later(
     assert [(row["rebalances"], row["moved"]) for row in report.shown] == [(1, 2)]
     assert [(row["rebalances"], row["static_rebalances"]) for row in told_only.shown] == [(4, 2)]
     assert table(told_only, "ownership") == []
+
+
+def test_what_anybody_may_have_written_into_the_ledger_costs_no_group_its_report(
+    spark: Any, quick_holdfast: Server, topic: str, tmp_path: Path
+) -> None:
+    # given a copy of a ledger without a record
+    make_topic(quick_holdfast, topic, 1)
+    told = {"source": "ledger", "ledger_topic": topic}
+    nothing = forensics(spark, tmp_path / "nothing", options(quick_holdfast), **told)
+    # when, beside an event, odd ones are in it
+    event = {"kind": "assigned", "generation": 1, "cause": "protocol range", "members": 1, "stood_still_ms": 5}
+    producer = Producer({"bootstrap.servers": quick_holdfast.bootstrap})
+    for key, about in ((b"orders", {}), (b"\xff", {}), (b"orders", {"generation": 2**40})):
+        producer.produce(topic, json.dumps(event | about).encode(), key=key)
+    producer.produce(topic, json.dumps(event).encode(), key=b"early", timestamp=1)
+    producer.produce(topic, b"[" * 100_000, key=b"orders")
+    assert producer.flush(60) == 0
+    report = forensics(spark, tmp_path / "report", options(quick_holdfast), **told)
+
+    # then
+    assert (nothing.groups, nothing.notes) == (0, [f"there is nothing to tell of: no group is in {topic}"])
+    assert "there is nothing to tell of" in (nothing.path / "timeline.html").read_text()
+    assert {row["group_id"]: row["rebalances"] for row in report.shown} == {"orders": 1, "early": 1, "\ufffd": 1}
+    assert report.unread == {"__group_ledger: no event": 2}
 
 
 def _by_start(row: dict[str, Any]) -> int:

@@ -18,6 +18,7 @@ from holdfast.spark.pipelines.errors import Damaged, DataLoss, QueryFailed, Unwr
 from holdfast.spark.pipelines.land.query import Batch
 from tests.clients.servers import Server
 from tests.groups.world import committed
+from tests.spark.full_disk import full_disk
 from tests.spark.landed import landed_values, listed, unlisted
 from tests.spark.queries import QUICK_QUERY, described
 from tests.spark.records import produced
@@ -197,6 +198,21 @@ def test_what_is_wrong_is_told_in_one_sentence_and_landing_goes_on_when_it_is_me
     home.unlink()
     (table / "elsewhere").rename(home)
 
+    land().start(**NOW).wait(60)
+
+    assert values_in(spark, table) == sorted([*values, "later"])
+
+
+def test_a_full_disk_is_told_and_what_did_not_fit_is_landed_when_there_is_room(
+    spark: Any, server: Server, topic: str, table: Path, land: StartLand
+) -> None:
+    values = produced(server.bootstrap, topic, PARTITIONS, 30)
+    land().start(**NOW).wait(60)
+    more(server, topic, ["later"])
+
+    no_room = r"there is no room left for .*lake .*; nothing is lost"
+    with full_disk(next((table / f"topic={topic}").iterdir())), pytest.raises(Unwritable, match=no_room):
+        land().start(**NOW).wait(60)
     land().start(**NOW).wait(60)
 
     assert values_in(spark, table) == sorted([*values, "later"])

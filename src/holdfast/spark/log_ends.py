@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.client.errors import HoldfastError, TopicError
 from holdfast.client.network import Network
-from holdfast.client.offsets import list_offsets
+from holdfast.client.offsets import LATEST, list_offsets
 from holdfast.spark.offsets import Where
 from holdfast.wire.error_codes import ErrorCode
 
@@ -35,14 +35,19 @@ class LogEnds:
 
     def ask(self, partitions: Collection[Where], when: int) -> dict[Where, int]:
         """EARLIEST or LATEST of each. What does not exist any more is data loss, and left out."""
+        return self._ask(partitions, when, self._read_committed)
+
+    def of_logs(self, partitions: Collection[Where]) -> dict[Where, int]:
+        """Where the logs end, with what is not committed yet."""
+        return self._ask(partitions, LATEST, False)
+
+    def _ask(self, partitions: Collection[Where], when: int, read_committed: bool) -> dict[Where, int]:
         wanted = set(partitions)
         deadline = time.monotonic() + self._timeout_s
         gone_at = time.monotonic() + GONE_AFTER_S
         while wanted:
             try:
-                return list_offsets(
-                    self._network, dict.fromkeys(wanted, when), deadline, read_committed=self._read_committed
-                )
+                return list_offsets(self._network, dict.fromkeys(wanted, when), deadline, read_committed=read_committed)
             except TopicError as error:
                 if not _is_missing(error) or time.monotonic() >= deadline:
                     raise

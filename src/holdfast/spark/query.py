@@ -18,8 +18,10 @@ from holdfast.client.metadata import Metadata
 from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
 from holdfast.client.settings import NetworkSettings
+from holdfast.spark import restarts
 from holdfast.spark.fixed import FixedShare
 from holdfast.spark.holdings import Holdings
+from holdfast.spark.lifetime import driver_age_s
 from holdfast.spark.log_ends import LogEnds
 from holdfast.spark.offsets import OffsetRange, Progress, Where
 from holdfast.spark.options import ReadOptions
@@ -88,7 +90,8 @@ class Query:
         has_news = went_back or any(one.start < one.end for one in kept)
         if not has_news and done.began_with is not None:  # else the checkpoint does not know yet where the query began
             return start
-        self._planned = Progress({one.where: (one.start, one.end) for one in kept}, self._began_with).to_json()
+        ranges_of = {one.where: (one.start, one.end) for one in kept}
+        self._planned = Progress(ranges_of, self._began_with, _now_ms()).to_json()
         return self._planned
 
     def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
@@ -126,7 +129,21 @@ class Query:
         if isinstance(self._share, FixedShare):
             self._share.join()
         elif self._options.topics is not None:
+            self._warn_of_short_session(progress.planned_ms)
             self._share.join(self._options.topics)
+
+    def _warn_of_short_session(self, planned_ms: int | None) -> None:
+        """Before the query joins: a seat that is gone can still be seen to be."""
+        ids, group_id = self._options.instance_ids, self._options.group_id
+        if not ids or group_id is None:
+            return
+        session_s = self._configs[0].membership.session_timeout_ms / 1000
+        if planned_ms is None:
+            restarts.warn_before_first_start(session_s, driver_age_s())
+            return
+        was = restarts.away(planned_ms, _now_ms(), driver_age_s())
+        if was is not None:
+            restarts.warn_after_restart(was, session_s, lambda: restarts.is_any_gone(self._network, group_id, ids))
 
     def _metadata(self) -> Metadata:
         topics = self._options.topics
@@ -188,11 +205,13 @@ class Query:
         """What there is to read of each partition, and whether one had to go back because its log did."""
         behind = [where for where, end in self.newest.items() if positions[where] < end]
         first = self._ends.ask(behind, EARLIEST)
+        # A member of the group that also reads what is not committed may have gone further than this query can read.
+        log_ends = self._ends.of_logs([where for where, end in self.newest.items() if positions[where] > end])
         ranges, went_back = [], False
         for where, end in sorted(self.newest.items()):
             start = positions[where]
-            if start > end:
-                self._ends.lost(f"{where[0]}-{where[1]} ends at {end}, and the query had got to {start}")
+            if start > log_ends.get(where, start):
+                self._ends.lost(f"{where[0]}-{where[1]} ends at {log_ends[where]}, and the query had got to {start}")
                 self._holdings.go_back(where, end)
                 start, went_back = end, True
             elif start < first.get(where, start):
@@ -220,3 +239,7 @@ class Query:
             ]
         self._holdings.begin_again(one.where for one in ranges if one.start < one.end)
         return ranges
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -6,7 +6,6 @@ the driver. Only that one is asked for offsets; so the query begins there, when 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from holdfast.client.errors import HoldfastError
 from holdfast.spark.complaints import in_one_sentence
-from holdfast.spark.lifetime import driver_age_s, end_with_spark
+from holdfast.spark.lifetime import end_with_spark
 from holdfast.spark.options import ReadOptions
 from holdfast.spark.planning import into_tasks
 from holdfast.spark.query import Query
@@ -25,13 +24,8 @@ from holdfast.spark.reading import Ranges
 if TYPE_CHECKING:
     import pyarrow
 
-FRESH_DRIVER_S: Final = 60.0
-"""A driver that is older has likely done other things before it began this query: its age says nothing of a restart."""
-
 GOODBYE_S: Final = 6.0
 """The longest that a reader takes to leave its group."""
-
-logger = logging.getLogger("holdfast.spark")
 
 
 class RefusedReader(DataSourceStreamReader):
@@ -119,22 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._query is None:
             self._query = Query(self._options)
             end_with_spark(self.stop)
-            self._warn_of_short_session()
         return self._query
-
-    def _warn_of_short_session(self) -> None:
-        age_s = driver_age_s()
-        if not self._options.instance_ids or age_s is None or age_s > FRESH_DRIVER_S:
-            return
-        session_s = self._options.consumer_configs()[0].membership.session_timeout_ms / 1000
-        if session_s < age_s:
-            logger.warning(
-                "kafka.session.timeout.ms is %.0f s, but this query joins %.0f s after the start of its driver: if a "
-                "restart takes that long, the seat is given away meanwhile and the group rebalances twice; raise it "
-                "well above that",
-                session_s,
-                age_s,
-            )
 
     # -- on the executors ----------------------------------------------------------------------------------------------
 

@@ -1,13 +1,14 @@
 """`holdfast pipeline`: what is wrong with a command is told before Spark is started."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.cli.main import build_parser, main
 from holdfast.cli.pipeline.query import source_options, trigger
-from tests.unit.spark.pipelines.enrich_world import MINUTE_US, WINDOWED, Record, World
+from tests.unit.spark.pipelines.enrich_world import MINUTE_US, WHOLE, WINDOWED, Record, World
 
 ENRICH = ["pipeline", "enrich", "--topic", "orders", "--group", "totals", "--path", "totals"]
 LAND = ["pipeline", "land", "--topic", "orders", "--group", "lake", "--path", "lake"]
@@ -125,6 +126,53 @@ def test_totals_of_a_key_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (0, "anna", 2, 11, "six"),
         (1, "anna", 1, 7, "x" * 100),
     ]
+
+
+def test_times_that_no_date_can_name_are_shown_as_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # given a record that was stamped in microseconds where milliseconds belong, and one from before the calendar
+    late_us, early_us = 1_790_000_000_000_000_000, -62_135_596_800_001_000
+    world = World(tmp_path, WINDOWED)
+    world.produce(0, [Record(b"late", 1, late_us), Record(b"early", 1, early_us), Record(b"fine", 1, 0)])
+    world.member("one", keep_us=10 * MINUTE_US).enrich((0, 1, 2))
+    world.member("one").enrich((0, 2, 3))
+    world.produce(1, world.topic[0])
+    world.member("one").enrich((1, 0, 3))
+
+    # when
+    show = ["pipeline", "enrich-show", "--path", str(tmp_path / "state")]
+    assert main([*show, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert main(show) == 0
+    table = capsys.readouterr().out
+
+    # then
+    assert {row["key"]: row["last_timestamp"] for row in rows if row["partition"] == 1} == {
+        "late": "1790000000000000 ms since 1970",
+        "early": "-62135596800001 ms since 1970",
+        "fine": "1970-01-01T00:00:00+00:00",
+    }
+    assert "1790000000000000 ms since 1970" in table
+    assert table.splitlines()[-1] == "dropped: windows before -62135597460000 ms since 1970"
+
+
+def test_a_text_that_is_no_utf8_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # given strings as Spark's CAST(key AS STRING) makes them of any bytes
+    world = World(tmp_path, replace(WHOLE, key_type="string", last_type="string"))
+    records = [(b"anna", b"\xfe"), (b"\xff", b"one"), (b"\xfe", b"other"), (None, None)]
+    world.produce(0, [Record(key, value=value) for key, value in records])
+    world.member("one").enrich((0, 0, 4))
+
+    # when
+    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), "--json"]) == 0
+
+    # then
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["key"]: row["last"] for row in rows} == {
+        "anna": "\\xfe",
+        "\\xff": "one",
+        "\\xfe": "other",
+        None: None,
+    }
 
 
 def test_what_was_dropped_is_told_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from holdfast.spark import lifetime, stream_reader
+from holdfast.spark import lifetime
 from holdfast.spark.options import stream_options
 from holdfast.spark.stream_reader import StreamReader
 from tests.support.eventually import eventually
@@ -150,30 +150,6 @@ def test_how_old_the_driver_is() -> None:
     age_s = lifetime.driver_age_s()
 
     assert age_s is not None and 0 <= age_s < time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-@pytest.mark.parametrize(
-    ("more", "age_s", "warned"),
-    [
-        ({"kafka.group.instance.id": "i", "kafka.session.timeout.ms": "20000"}, 25.0, True),
-        ({"kafka.group.instance.id": "i", "kafka.session.timeout.ms": "60000"}, 25.0, False),
-        ({"kafka.session.timeout.ms": "20000"}, 25.0, False),  # nobody keeps its seat
-        ({"kafka.group.instance.id": "i", "kafka.session.timeout.ms": "20000"}, 4000.0, False),  # not of a restart
-        ({"kafka.group.instance.id": "i", "kafka.session.timeout.ms": "20000"}, None, False),
-    ],
-)
-def test_a_session_that_is_shorter_than_a_restart_is_warned_about(
-    more: dict[str, str],
-    age_s: float | None,
-    warned: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(stream_reader, "driver_age_s", lambda: age_s)
-
-    StreamReader(stream_options({**OPTIONS, **more}))._warn_of_short_session()
-
-    assert ("kafka.session.timeout.ms is 20 s, but this query joins 25 s after" in caplog.text) is warned
 
 
 # -- the reader itself -------------------------------------------------------------------------------------------------

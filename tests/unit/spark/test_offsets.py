@@ -14,11 +14,9 @@ from holdfast.spark.offsets import OffsetRange, Progress
 
 NAMES = st.text("abcxyz019._-", min_size=1, max_size=8)
 OFFSETS = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)).map(lambda two: (min(two), max(two)))
-PROGRESS = st.builds(
-    Progress,
-    st.dictionaries(st.tuples(NAMES, st.integers(0, 100_000)), OFFSETS, max_size=20),
-    st.none() | st.dictionaries(NAMES, st.integers(0, 100_000), max_size=3),
-)
+RANGES = st.dictionaries(st.tuples(NAMES, st.integers(0, 100_000)), OFFSETS, max_size=20)
+BEGUN = st.dictionaries(NAMES, st.integers(0, 100_000), max_size=3)
+PROGRESS = st.builds(Progress, RANGES, st.none() | BEGUN) | st.builds(Progress, RANGES, BEGUN, st.integers(0, 2**53))
 
 
 @given(PROGRESS)
@@ -31,7 +29,7 @@ def test_a_checkpoint_is_read_as_it_was_written(progress: Progress) -> None:
 
 @given(PROGRESS)
 def test_the_text_does_not_depend_on_the_order_in_which_partitions_came(progress: Progress) -> None:
-    turned = Progress(dict(reversed(list(progress.ranges.items()))), progress.began_with)
+    turned = Progress(dict(reversed(list(progress.ranges.items()))), progress.began_with, progress.planned_ms)
 
     assert json.dumps(turned.to_json()) == json.dumps(progress.to_json())
 
@@ -41,6 +39,16 @@ def test_what_is_written() -> None:
 
     assert json.dumps(progress.to_json()) == '{"orders": {"2": [5, 9], "10": [77, 77]}, "": {"orders": 12}}'
     assert progress.reached == {("orders", 2): 9, ("orders", 10): 77}
+
+
+def test_when_it_was_planned_stands_beside_what_the_query_began_with_and_earlier_checkpoints_do_not_say_it() -> None:
+    said = Progress({("orders", 2): (5, 9)}, {"orders": 12}, 1_794_787_200_000).to_json()
+
+    assert json.dumps(said) == '{"orders": {"2": [5, 9]}, "": {"orders": 12, "": 1794787200000}}'
+    assert Progress.from_json(said).planned_ms == 1_794_787_200_000
+    assert Progress.from_json({"orders": {"2": [5, 9]}, "": {"orders": 12}}) == Progress(
+        {("orders", 2): (5, 9)}, {"orders": 12}, None
+    )
 
 
 @pytest.mark.parametrize("nothing", [None, {}])

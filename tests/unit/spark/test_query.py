@@ -8,11 +8,20 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from unittest.mock import ANY
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from holdfast.client.network import Network
+from holdfast.client.offsets import list_offsets
+from holdfast.spark import log_ends
+from holdfast.spark.offsets import Where
+from holdfast.spark.options import stream_options
+from holdfast.spark.query import Query
+from tests.clients.servers import Server
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.quick_brokers import QUICK
@@ -105,7 +114,7 @@ def test_where_a_query_began_is_in_its_checkpoint_and_in_its_group_before_there_
 
     batch = ran(query)
 
-    assert batch.end == {world.topic: {"0": [5, 5], "1": [5, 5]}, "": {world.topic: 2}}
+    assert batch.end == {world.topic: {"0": [5, 5], "1": [5, 5]}, "": {world.topic: 2, "": ANY}}
     eventually(lambda: world.committed() == {0: 5, 1: 5}, "the beginnings in the group")
 
 
@@ -180,8 +189,8 @@ def test_offsets_carry_from_and_to_of_each_partition(world: World) -> None:
     world.produce(1, [1])
     second = ran(query)
 
-    assert first.end == {world.topic: {"0": [0, 5], "1": [0, 5]}, "": {world.topic: 2}}
-    assert second.end == {world.topic: {"0": [5, 5], "1": [5, 6]}, "": {world.topic: 2}}
+    assert first.end == {world.topic: {"0": [0, 5], "1": [0, 5]}, "": {world.topic: 2, "": ANY}}
+    assert second.end == {world.topic: {"0": [5, 5], "1": [5, 6]}, "": {world.topic: 2, "": ANY}}
 
 
 def test_without_news_the_offsets_are_the_same_text(world: World) -> None:
@@ -472,6 +481,79 @@ def test_a_topic_that_was_made_anew(world: World, fail: str) -> None:
         world.produce(3, [0])
         assert ran(second).read[0][1] == 5
         stored(second, world, {0: 5})
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_an_offset_beyond_what_is_committed_is_no_loss_and_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, fail: str
+) -> None:
+    """Of a member of the group that also reads what is not committed."""
+    # given a transaction that is open from 4 on, and a group that has got to 7
+    world.make_topic(1, each=9)
+    world.set_committed({0: 7})
+    stable = [4]
+
+    def as_with_transactions(
+        network: Network, wanted: Mapping[Where, int], deadline: float, *, read_committed: bool
+    ) -> dict[Where, int]:
+        found = list_offsets(network, wanted, deadline, read_committed=read_committed)
+        ends = stable[0] if read_committed else 9
+        return {where: min(ends, offset) for where, offset in found.items()}
+
+    monkeypatch.setattr(log_ends, "list_offsets", as_with_transactions)
+    query = Query(stream_options(world.options({"failOnDataLoss": fail, "startingOffsets": "earliest"})))
+    try:
+        # when
+        planned = query.latest({}, None)
+        query.latest(planned, None)
+        # then it waits there, and goes on when the transaction has ended
+        assert planned[world.topic] == {"0": [7, 7]}
+        assert world.committed() == {0: 7}
+        stable[0] = 9
+        assert query.latest(planned, None)[world.topic] == {"0": [7, 9]}
+    finally:
+        query.close()
+
+
+@pytest.mark.real
+@pytest.mark.timeout(300)
+def test_an_offset_within_an_open_transaction_is_no_loss(quick_kafka: Server) -> None:
+    world = World(quick_kafka)
+    try:
+        # given a group that a member has taken into a transaction which is still open
+        world.make_topic(1, each=4)
+        producer = Producer({"bootstrap.servers": quick_kafka.bootstrap, "transactional.id": world.topic})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(world.topic, b"%d" % number, partition=0)
+        assert producer.flush(60) == 0
+        other = Consumer(
+            {
+                "bootstrap.servers": quick_kafka.bootstrap,
+                "group.id": world.group,
+                "isolation.level": "read_uncommitted",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        other.subscribe([world.topic])
+        assert len(other.consume(7, 60)) == 7
+        other.commit(offsets=[TopicPartition(world.topic, 0, 7)], asynchronous=False)
+        other.close()
+        # when, then
+        query = world.query()
+        assert ran(query).read == {}
+        assert query.trigger() is None
+        assert world.committed() == {0: 7}
+        producer.commit_transaction(60)
+        start = query.checkpoint.offsets[-1]
+        eventually(
+            lambda: json.loads(query.reader.latest_offset(start))[world.topic] == {"0": [7, 10]},
+            "the rest of the transaction and its marker are planned",
+        )
+    finally:
+        world.close()
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

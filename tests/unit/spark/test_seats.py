@@ -4,7 +4,9 @@ them."""
 from __future__ import annotations
 
 import json
+import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +14,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from holdfast.spark.holdings import Holdings
+from holdfast.spark.offsets import OffsetRange
+from holdfast.spark.options import stream_options
+from holdfast.spark.seats import Seat
 from tests.client.consumers import Watched
 from tests.support.eventually import eventually
 from tests.support.spark_engine import Engine, Killed, Point, QueryFailed
@@ -232,6 +238,29 @@ def test_a_partition_goes_when_its_time_is_over_and_its_batch_is_not_committed(w
     world.produce(1, range(2))
     triggered_until(lambda: len(query.checkpoint.rows) == 12, "everything is read", query)
     triggered_until_stored(query, world, {0: 6, 1: 6})
+
+
+@pytest.mark.parametrize(("asked_s", "waits_s"), [(60.0, 0.5), (0.1, 0.1)], ids=["more than half", "the control: less"])
+def test_a_batch_is_never_waited_for_longer_than_half_of_the_groups_patience(
+    caplog: pytest.LogCaptureFixture, asked_s: float, waits_s: float
+) -> None:
+    # given a batch in flight, in a group that waits for its members for one second
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"}
+    (config,) = stream_options(options | {"kafka.max.poll.interval.ms": "1000"}).consumer_configs()
+    where, holdings = ("t", 0), Holdings()
+    seat = Seat(0, config, holdings, lambda *_: {}, asked_s, threading.Condition())
+    holdings.gain(0, {where: 0})
+    holdings.begin([OffsetRange(*where, 0, 10)])
+    began = time.monotonic()
+
+    # when the group takes the partition away, and would grant all the time in the world
+    with caplog.at_level(logging.WARNING, "holdfast.spark"):
+        seat.giving_up([where], within_ms=3_600_000)
+
+    # then
+    assert time.monotonic() - began >= waits_s
+    assert f"although a batch still reads them, after {waits_s} s (revokeTimeout)" in caplog.text
+    seat.close(leave=False)
 
 
 def test_an_idle_query_gives_partitions_up_at_once(world: World) -> None:

@@ -15,6 +15,8 @@ from holdfast.cli.parsing import CommaList, whole_number
 from holdfast.cli.parsing import add_command as add
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from holdfast.cli.parsing import Commands
     from holdfast.spark.pipelines.enrich.settings import Settings
     from holdfast.spark.pipelines.enrich.store import StateStore
@@ -63,9 +65,9 @@ def run(options: argparse.Namespace) -> int:
 def _tell_what_was_dropped(versions: Sequence[Version]) -> None:
     befores = sorted({one.dropped_before_us for one in versions if one.dropped_before_us is not None})
     if befores:
-        first, last = (_EPOCH + timedelta(microseconds=befores[at]) for at in (0, -1))
-        by_partition = "" if first == last else f" to {last.isoformat()}, by partition"
-        print(f"dropped: windows before {first.isoformat()}{by_partition}")
+        first, last = (_moment(befores[at]) for at in (0, -1))
+        by_partition = "" if first == last else f" to {last}, by partition"
+        print(f"dropped: windows before {first}{by_partition}")
 
 
 def _state(options: argparse.Namespace) -> tuple[StateStore, Settings, list[Version]]:
@@ -93,13 +95,29 @@ def _rows(
             rows = rows.filter(pc.equal(rows["key"], pc.cast(options.key.encode(), kind)))
         if rows.num_rows > options.limit:
             rows = rows.take(pc.select_k_unstable(rows, options.limit, [("count", "descending")]))
-        yield from rows.to_pylist()
+        yield from _with_moments(rows)
+
+
+def _with_moments(rows: pyarrow.Table) -> Iterator[dict[str, Any]]:
+    """Times as text: Arrow would make each a `datetime`, and there is none for some that producers write."""
+    import pyarrow as pa
+
+    times = [field.name for field in rows.schema if pa.types.is_timestamp(field.type)]
+    for name in times:
+        rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.int64()))
+    for row in rows.to_pylist():
+        yield row | {name: _moment(row[name]) for name in times if row[name] is not None}
+
+
+def _moment(at_us: int) -> str:
+    try:
+        return (_EPOCH + timedelta(microseconds=at_us)).isoformat()
+    except OverflowError:
+        return f"{at_us // 1000} ms since 1970"
 
 
 def _text(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return value if value is None or isinstance(value, int | float | str) else value.isoformat()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def _cell(value: Any) -> str | int | None:

@@ -143,6 +143,8 @@ def _print(report: Report) -> None:
 
 
 def _row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
+    from holdfast.spark.pipelines.forensics.facts import nameable_ms
+
     least = "≥" if row["is_lower_bound"] else ""
     stood: Cell = f"≥{row['stood_still_ms']}" if least else row["stood_still_ms"]
     partition: Cell = f"≥{row['partition_ms']}" if least else row["partition_ms"]
@@ -158,5 +160,5 @@ def _row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
         row["static_rebalances"],
         row["registration_rebalances"],
         row["standby_rebalances"],
-        moment(row["history_begins_ms"]),
+        moment(nameable_ms(row["history_begins_ms"])),
     )

@@ -49,10 +49,27 @@ class Disk:
     """`_step` is called before each thing that is done to the device: tests let the process die there."""
 
     def names(self, directory: Path) -> list[str]:
-        """In their order; none if there is no such directory. Unfinished ones are left out."""
+        """In their order; none if there is no such directory. Those that begin with a dot are left out: unfinished
+        ones, and what a file system puts there for itself, as NFS does for a file that is deleted while it is open."""
         try:
             with os.scandir(directory) as found:
-                return sorted(one.name for one in found if not one.name.startswith(UNFINISHED))
+                return sorted(one.name for one in found if not one.name.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def unfinished(self, directory: Path) -> list[str]:
+        """What has not got its name yet, or never will: somebody was killed there."""
+        try:
+            with os.scandir(directory) as found:
+                return sorted(one.name for one in found if one.name.startswith(UNFINISHED))
+        except FileNotFoundError:
+            return []
+
+    def directories(self, directory: Path) -> list[str]:
+        """In their order; none if there is no such directory. A dot in front says nothing: topics may have one."""
+        try:
+            with os.scandir(directory) as found:
+                return sorted(one.name for one in found if one.is_dir())
         except FileNotFoundError:
             return []
 
@@ -117,8 +134,17 @@ class Disk:
         try:
             os.link(unfinished, path)
         except FileExistsError:
-            return False
+            return _is_the_same(unfinished, path)
         return True
 
     def _step(self, what: str, path: Path) -> None:
         """Nothing: a place for tests to step in."""
+
+
+def _is_the_same(unfinished: Path, path: Path) -> bool:
+    """Whether the name that is taken was taken by this very file. NFS may have made the link and lost the answer; the
+    client asks again, and is told that the name is there."""
+    try:
+        return path.samefile(unfinished)
+    except FileNotFoundError:
+        return False

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 from holdfast.client.coordinator import GroupCoordinator
 from holdfast.client.errors import ConfigError
 from holdfast.client.network import Network
+from holdfast.client.offsets import EARLIEST
 from holdfast.client.settings import NetworkSettings
-from holdfast.spark.offsets import OffsetRange
+from holdfast.spark.log_ends import LogEnds
+from holdfast.spark.offsets import OffsetRange, Where
 from holdfast.spark.options import stream_options
 from holdfast.spark.pipelines.disk import Disk, shared_path, spark_path
 from holdfast.spark.pipelines.errors import QueryFailed, Stopped, Unwritable
@@ -33,7 +35,7 @@ STOP_PATIENCE_S: Final = 60.0
 """How long a query that is stopped may take for the batch in hand."""
 AT_ONCE: Final = 8
 """So many partitions of a batch are entered at the same time: most of that is waiting for the device."""
-_GROUP_PATIENCE_S: Final = 60.0
+_PATIENCE_S: Final = 60.0
 _DEFAULTS: Final = {"startingOffsets": "earliest"}
 """Unlike the source: whoever keeps something of a topic wants all of it."""
 
@@ -150,25 +152,31 @@ class PipelineQuery(ABC, Generic[Done]):
 
     def _ranges(self, number: int) -> list[OffsetRange]:
         ranges = planned(self._checkpoint, number)
-        return self._behind_the_group(ranges) if number <= self._replayed_up_to else ranges
+        return self._of_repeated(ranges) if number <= self._replayed_up_to else ranges
 
-    def _behind_the_group(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """A batch that Spark repeats leaves out what the group has stored since. If somebody has stored what was never
-        kept, that is a gap, and not to be taken for a place without records."""
-        if self._options.group_id is None:
-            return list(ranges)
+    def _of_repeated(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What of a batch that Spark repeats is still to be processed, and still there."""
         network = Network(NetworkSettings.from_config(self._options.kafka))
         try:
-            coordinator = GroupCoordinator(network, self._options.group_id)
-            deadline = time.monotonic() + _GROUP_PATIENCE_S
-            stored = coordinator.fetch_offsets([one.where for one in ranges], deadline)
-            coordinator.hang_up()
+            left = self._behind_the_group(network, ranges)
+            return left if self._options.fail_on_data_loss else self._behind_retention(network, left)
         finally:
             network.close()
-        return [
-            one._replace(start=min(one.end, max(one.start, stored[one.where].offset))) if one.where in stored else one
-            for one in ranges
-        ]
+
+    def _behind_the_group(self, network: Network, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What the group has stored since is left out. If somebody has stored what was never kept, that is a gap, and
+        not to be taken for a place without records."""
+        if self._options.group_id is None:
+            return list(ranges)
+        with GroupCoordinator(network, self._options.group_id) as coordinator:
+            stored = coordinator.fetch_offsets([one.where for one in ranges], time.monotonic() + _PATIENCE_S)
+        return _not_before(ranges, {where: one.offset for where, one in stored.items()})
+
+    @staticmethod
+    def _behind_retention(network: Network, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """The executors go on behind records that went since the batch was planned, if they may. Here that is a gap."""
+        ends = LogEnds(network, _PATIENCE_S, read_committed=False, fail_on_data_loss=False)
+        return _not_before(ranges, ends.ask([one.where for one in ranges], EARLIEST))
 
     # -- its places ----------------------------------------------------------------------------------------------------
 
@@ -192,6 +200,10 @@ class PipelineQuery(ABC, Generic[Done]):
         """What was only for this life of the query."""
         if self._is_temporary:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def _not_before(ranges: Sequence[OffsetRange], offsets: Mapping[Where, int]) -> list[OffsetRange]:
+    return [one._replace(start=min(one.end, max(one.start, offsets.get(one.where, one.start)))) for one in ranges]
 
 
 @contextlib.contextmanager

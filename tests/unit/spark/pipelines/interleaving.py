@@ -40,6 +40,9 @@ class MemoryDisk(Disk):
         inside = f"{directory}/"
         return sorted({path.removeprefix(inside).split("/")[0] for path in self.files if path.startswith(inside)})
 
+    def directories(self, directory: Path) -> list[str]:
+        return self.names(directory)
+
     def read(self, path: Path) -> bytes | None:
         self._turn()
         return self.files.get(str(path))

@@ -47,6 +47,15 @@ class MortalDisk(Disk):
         self.steps.append((what, path.name))
 
 
+class ForgetfulNfs(Disk):
+    """The server makes each link, its answer is lost, and what it says when it is asked again is that the name is
+    there."""
+
+    def _link(self, unfinished: Path, path: Path) -> bool:
+        super()._link(unfinished, path)
+        return super()._link(unfinished, path)
+
+
 def record_batch(of: Iterable[tuple[OffsetRange, int]], without: Iterable[int] = ()) -> pa.RecordBatch:
     """The records of the ranges, each range with the milliseconds of its records' time, as the source gives them."""
     rows = [

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.client.errors import ConfigError
 from holdfast.spark.pipelines.disk import Disk, shared_path
-from tests.unit.spark.pipelines.land_world import MortalDisk
+from tests.unit.spark.pipelines.land_world import ForgetfulNfs, MortalDisk
 
 
 def test_the_first_creation_wins(tmp_path: Path) -> None:
@@ -17,6 +17,20 @@ def test_the_first_creation_wins(tmp_path: Path) -> None:
 
     assert Disk().read(tmp_path / "a" / "b" / "name") == b"first"
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["name"]
+
+
+def test_a_link_whose_answer_was_lost_is_ours_and_one_that_another_made_is_not(tmp_path: Path) -> None:
+    assert ForgetfulNfs().create(tmp_path / "name", b"first")
+    assert not ForgetfulNfs().create(tmp_path / "name", b"first"), "the control: the same bytes, by another"
+
+    assert [path.name for path in tmp_path.iterdir()] == ["name"]
+
+
+def test_what_begins_with_a_dot_is_no_name(tmp_path: Path) -> None:
+    for name in ("b", "a", ".unfinished-1", ".nfs000000000123", ".snapshot"):
+        (tmp_path / name).write_bytes(b"")
+
+    assert Disk().names(tmp_path) == ["a", "b"]
 
 
 def test_a_file_is_on_the_device_before_it_has_its_name_and_the_name_before_it_counts(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.spark.offsets import Where
+from holdfast.spark.pipelines.disk import UNFINISHED
 from holdfast.spark.pipelines.enrich.errors import RunGone, SettingsDiffer, SumOverflow
 from holdfast.spark.pipelines.enrich.task import Advanced
 from holdfast.spark.pipelines.enrich.version import Version
@@ -387,6 +388,48 @@ def test_what_is_out_of_date_is_deleted_after_the_grace_time_and_not_before(worl
     assert len(there) < 10
     assert len(versions_there(world)) == 2
     assert world.totals() == world.recount((0, 0, 21))
+
+
+def test_what_killed_tasks_left_unfinished_is_deleted_when_it_is_old(world: World) -> None:
+    # given a member that was killed before its run had a name, and one before its version had
+    member = tidying(world)
+    member.enrich((0, 0, 1))
+    home = world.state / "topics" / TOPIC / "0"
+    left = [home / "runs" / f"{UNFINISHED}1", home / "versions" / f"{UNFINISHED}2"]
+    for path in left:
+        path.write_bytes(b"half of it")
+
+    # when they are as old as a task that is still at work may be, and when they are older
+    later(world, 500)
+    member.enrich((0, 1, 2))
+    assert [path.exists() for path in left] == [True, True], "the control"
+    later(world, 500)
+    member.enrich((0, 2, 3))
+
+    # then
+    assert [path.exists() for path in left] == [False, False]
+    assert world.totals() == world.recount((0, 0, 3))
+
+
+def test_who_comes_to_tidy_up_when_its_own_version_is_gone_leaves_all_as_it_is(world: World) -> None:
+    # given a version that was deleted because others went on, and one before it that nobody got to
+    member = world.member("one")
+    for at in range(3):
+        member.enrich((0, at, at + 1))
+    mine = newest(world)
+    for at in range(3, 6):
+        member.enrich((0, at, at + 1))
+    later(world, 1000)
+    (world.state / "topics" / TOPIC / "0" / "versions" / mine.name).unlink()
+    there = runs_there(world), versions_there(world)
+
+    # when
+    gone = world.store().tidy(mine, 300)
+
+    # then
+    assert gone == 0
+    assert (runs_there(world), versions_there(world)) == there
+    assert world.totals() == world.recount((0, 0, 6))
 
 
 def test_the_version_before_the_last_can_be_gone_back_to(world: World) -> None:

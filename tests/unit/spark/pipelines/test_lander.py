@@ -14,7 +14,7 @@ from holdfast.spark.pipelines.errors import Damaged, DataLoss, Unwritable
 from holdfast.spark.pipelines.land.chain import Chain
 from holdfast.spark.pipelines.land.lander import Landed, Lander, Written
 from holdfast.spark.pipelines.land.store import ManifestStore
-from tests.unit.spark.pipelines.land_world import TOPIC, data_files, every, land, rows_of, writing
+from tests.unit.spark.pipelines.land_world import TOPIC, ForgetfulNfs, data_files, every, land, rows_of, writing
 
 
 def lander(table: Path, name: str = "writer", *, fail_on_data_loss: bool = True) -> Lander:
@@ -113,6 +113,15 @@ def test_of_two_writers_at_the_same_offset_one_enters_and_the_other_lands_the_re
     assert data_files(tmp_path) == {file.path for file in chain_of(tmp_path).files}, "what lost the race is deleted"
 
 
+def test_an_entry_whose_answer_was_lost_stands_and_so_do_its_files(tmp_path: Path) -> None:
+    writer = Lander(ManifestStore(tmp_path, ForgetfulNfs()), "writer")
+
+    landed = lands(writer, tmp_path, (0, 0, 10))
+
+    assert (landed.rows, landed.already) == (10, 0)
+    assert rows_of(tmp_path) == every((0, 0, 10))
+
+
 def test_writers_that_would_begin_at_different_offsets_agree(tmp_path: Path) -> None:
     late, batch = lander(tmp_path, "late"), ranges((0, 3, 10))
     store = ManifestStore(tmp_path)
@@ -202,6 +211,23 @@ def test_a_file_that_is_gone_before_it_is_entered_is_not_entered(tmp_path: Path)
     assert chain_of(tmp_path).end == 0
     writer.land(batch, write)
     assert rows_of(tmp_path) == every((0, 0, 10))
+
+
+def test_a_file_that_nfs_keeps_because_it_is_still_open_is_no_entry(tmp_path: Path) -> None:
+    land(tmp_path, (0, 0, 10))
+    (tmp_path / "_manifests" / TOPIC / "0" / "entries" / ".nfs000000000123").write_bytes(b"")
+
+    lands(lander(tmp_path), tmp_path, (0, 10, 20))
+
+    assert rows_of(tmp_path) == every((0, 0, 20))
+
+
+def test_a_topic_whose_name_begins_with_a_dot_is_in_the_table(tmp_path: Path) -> None:
+    hidden = [OffsetRange(".hidden", 0, 0, 3)]
+
+    lander(tmp_path).land(hidden, writing(tmp_path, hidden))
+
+    assert [row[:3] for row in rows_of(tmp_path)] == [(".hidden", 0, 0), (".hidden", 0, 1), (".hidden", 0, 2)]
 
 
 def test_a_manifest_that_was_damaged_is_one_clear_error_and_nothing_is_landed_beside_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the user of a query is told."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,13 @@ from typing import Any
 import pytest
 
 from holdfast.client.errors import ConfigError
+from holdfast.spark.offsets import OffsetRange, Progress
 from holdfast.spark.pipelines import Enrich, Land
+from holdfast.spark.pipelines.land.lander import Lander
+from holdfast.spark.pipelines.land.store import ManifestStore
 from holdfast.spark.pipelines.query import _sentence
+from tests.support.spark_world import World
+from tests.unit.spark.pipelines.land_world import writing
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "kafka.group.id": "lake", "subscribe": "orders"}
 
@@ -83,3 +89,32 @@ def test_a_static_member_has_a_cache_that_stays_and_a_dynamic_one_that_goes(
         one.stop()
     assert given._cache.is_dir()
     assert not dynamic._cache.exists()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_repeated_batch_whose_beginning_went_meanwhile_leaves_a_gap_in_the_manifest(
+    world: World, tmp_path: Path, fail: str
+) -> None:
+    # given a batch that was planned and not run, and retention that took its first records
+    world.make_topic(2, each=10)
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+    planned = Progress({(world.topic, 0): (5, 10), (world.topic, 1): (5, 10)}, {world.topic: 2})
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(planned.to_json())}")
+    world.delete_records(0, 8)
+    session: Any = object()
+    query = Land(session, tmp_path / "lake", world.options({"failOnDataLoss": fail}), checkpoint=checkpoint)
+    query._replayed_up_to = 0
+
+    # when it is run again
+    ranges = query._ranges(0)
+
+    # then
+    first = 8 if fail == "false" else 5  # the executors will say what is lost
+    assert ranges == [OffsetRange(world.topic, 0, first, 10), OffsetRange(world.topic, 1, 5, 10)]
+    if fail == "false":
+        store = ManifestStore(tmp_path / "lake")
+        store.begin((world.topic, 0), 5)
+        Lander(store, "writer", fail_on_data_loss=False).land(ranges, writing(tmp_path / "lake", ranges))
+        chain = store.chain((world.topic, 0))
+        assert chain is not None and (chain.lost, chain.end, chain.rows) == (((5, 8),), 10, 2)

@@ -45,6 +45,29 @@ def test_a_record_without_a_time_has_a_date_too() -> None:
     assert key == ("a", 0, -1)
 
 
+@pytest.mark.parametrize(
+    ("at_ms", "day"),
+    [
+        (253_402_300_799_999, "9999-12-31"),
+        (253_402_300_800_000, "9999-12-31"),
+        (1_790_000_000_000_000, "9999-12-31"),  # microseconds, where milliseconds belong
+        (-62_135_596_800_000, "0001-01-01"),
+        (-62_135_596_800_001, "0001-01-01"),
+    ],
+)
+def test_a_record_of_a_time_that_no_date_can_name_is_filed_under_the_nearest(
+    tmp_path: Path, at_ms: int, day: str
+) -> None:
+    batches = [record_batch([(A, at_ms), (B, A_DATE_MS)])]
+
+    files = {one.where: one.file for one in written(write_rows(batches, str(tmp_path), {A.where: 0, B.where: 0}))}
+
+    assert (files[A.where].date, files[A.where].rows) == (day, 3)
+    assert files[B.where].date == "2026-11-16"
+    read = pq.ParquetFile(tmp_path / files[A.where].path).read()
+    assert read.column("timestamp").cast(pa.int64()).to_pylist() == [at_ms * 1000] * 3, "the time itself stays"
+
+
 def test_each_file_holds_what_is_reported_of_it(tmp_path: Path) -> None:
     batches = [record_batch([(A, A_DATE_MS)]), record_batch([(A._replace(start=8, end=9), A_DATE_MS), (B, -1)])]
 

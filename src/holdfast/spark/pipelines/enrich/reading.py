@@ -98,7 +98,18 @@ def totals_of(store: StateStore, settings: Settings, version: Version) -> pyarro
 def _text(values: pyarrow.ChunkedArray, kind: str | None) -> pyarrow.ChunkedArray:
     import pyarrow as pa
 
-    return values.cast(pa.large_string()) if kind == STRING else values
+    if kind != STRING:
+        return values
+    try:
+        return values.cast(pa.large_string())
+    except pa.ArrowInvalid:  # Spark takes any bytes for a STRING, and one such key must not hide all the others
+        chunks = (map(_readable, chunk.to_pylist()) for chunk in values.chunks)
+        return pa.chunked_array([pa.array(chunk, pa.large_string()) for chunk in chunks], pa.large_string())
+
+
+def _readable(value: bytes | None) -> str | None:
+    """Escaped where it is no UTF-8, so that different keys stay different."""
+    return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
 def _on_executor(

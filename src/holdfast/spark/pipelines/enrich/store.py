@@ -42,7 +42,7 @@ class StateStore:
         return None if content is None else decode_settings(content, str(path))
 
     def topics(self) -> list[str]:
-        return self.disk.names(self.state / TOPICS)
+        return self.disk.directories(self.state / TOPICS)
 
     def partitions(self, topic: str) -> list[Where]:
         names = self.disk.names(self.state / TOPICS / topic)
@@ -105,7 +105,8 @@ class StateStore:
     # -- what nobody needs ---------------------------------------------------------------------------------------------
 
     def tidy(self, newest: Version, grace_s: float) -> int:
-        """Delete versions that have been out of date for the grace time, and runs that are in none of the others.
+        """Delete versions that have been out of date for the grace time, runs that are in none of the others, and what
+        those who were killed have left unfinished. Returns how many runs are gone.
 
         Of the versions that stay, the oldest has every run that is older than it and in any of them: once a run is left
         out it never comes back. So only that one is read. Runs that no version lists yet are young: they are touched
@@ -116,6 +117,10 @@ class StateStore:
         versions, runs = self._versions(where), self.run_path(where, "")
         there = self.disk.names(runs)  # before the versions: what is entered in between is not seen as unlisted
         now_s = self._made_s(versions / newest.name)
+        if now_s == math.inf:
+            return 0  # others are so far ahead that it is gone: what it does not list may be what counts now
+        for directory in (runs, versions):
+            self._remove_unfinished(directory, now_s - 2 * grace_s)
         # The one before the last stays in any case: whoever has to delete a damaged one falls back to it.
         before = [name for name in self.disk.names(versions) if number_of(name) < newest.first]
         old = [name for name in before if now_s - self._made_s(versions / name) >= grace_s]
@@ -130,6 +135,12 @@ class StateStore:
         for name in gone:
             self.disk.remove(runs / name)
         return len(gone)
+
+    def _remove_unfinished(self, directory: Path, before_s: float) -> None:
+        """Of those that were killed. Whoever is still at work writes on, and then gives the file its name at once."""
+        for name in self.disk.unfinished(directory):
+            if self._made_s(directory / name) <= before_s:
+                self.disk.remove(directory / name)
 
     @staticmethod
     def _made_s(path: Path) -> float:

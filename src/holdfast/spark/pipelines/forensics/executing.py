@@ -144,5 +144,15 @@ def _as_batch(table: str, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         values = [row[field.name] for row in rows]
         if pa.types.is_map(field.type):
             values = [[*value.items()] for value in values]
-        arrays.append(pa.array(values, field.type))
+        arrays.append(_as_array(values, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except OverflowError:
+        # Records with times from anywhere: between two of them, many partitions may have waited for longer than 64 bits
+        # can say. The rest of the table is right all the same.
+        most = 2**63 - 1
+        return pa.array([None if one is None else min(max(one, -most), most) for one in values], kind)

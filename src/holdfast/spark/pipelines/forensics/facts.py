@@ -25,6 +25,12 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 _ANY_KEY: Final = encode_key(GroupMetadataKey("g"))
 _LONGEST_NAME: Final = 60
+_INT32: Final = range(-(2**31), 2**31)
+_NUMBERS: Final = ("stood_still_ms", "moved_partitions", "members")
+"""Of an event, as far as they are read here. None has ever been near what 32 bits hold."""
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
+"""The years 1 to 9999."""
 MOST_NAMES: Final = 50
 """Of what cannot be read, so many kinds are told apart."""
 
@@ -67,7 +73,7 @@ class Event:
 
     def text(self, name: str) -> str | None:
         found = self.told.get(name)
-        return found if isinstance(found, str) else None
+        return _writable(found) if isinstance(found, str) else None
 
     def number(self, name: str) -> int | None:
         found = self.told.get(name)
@@ -119,11 +125,21 @@ def read_event(at_ms: int, body: bytes | None) -> Event:
     try:
         told = json.loads(body or b"")
         kind, generation, cause = told["kind"], told["generation"], told.get("cause", "")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Unread("__group_ledger: no event") from None
-    if not (isinstance(kind, str) and isinstance(generation, int) and isinstance(cause, str)):
+    numbers = [generation, *(told[name] for name in _NUMBERS if told.get(name) is not None)]
+    if not (isinstance(kind, str) and isinstance(cause, str) and all(map(_is_number, numbers))):
         raise Unread("__group_ledger: no event")
-    return Event(at_ms, kind, generation, cause, told)
+    return Event(at_ms, kind, generation, _writable(cause), told)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value in _INT32
+
+
+def _writable(text: str) -> str:
+    """JSON may name half of a surrogate pair, which no table and no page can hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def read_stored(at_ms: int, body: bytes) -> Stored:
@@ -166,6 +182,11 @@ def _partitions(assignment: bytes) -> tuple[Where, ...]:
         for topic in decode_assignment(assignment).assigned_partitions
         for number in topic.partitions
     )
+
+
+def nameable_ms(at_ms: int) -> int:
+    """The nearest time that has a date: a record may have any."""
+    return min(max(at_ms, _FIRST_MS), _LAST_MS)
 
 
 def count_unread(counts: Counter[str], name: str) -> None:

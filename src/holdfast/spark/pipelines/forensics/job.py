@@ -157,7 +157,8 @@ class _Job:
 
             rows = rows.where(f.col("key").cast("string").isin(sorted(self._groups)))
         return rows.selectExpr(
-            "COALESCE(CAST(key AS STRING), '') AS group_id",
+            # Anybody may write to the topic: Spark takes any bytes for a STRING, and Python would not read it.
+            "COALESCE(make_valid_utf8(CAST(key AS STRING)), '') AS group_id",
             "unix_millis(timestamp) AS at_ms",
             "offset AS place",
             "1 AS kind",

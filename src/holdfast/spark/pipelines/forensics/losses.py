@@ -16,11 +16,19 @@ from holdfast.spark.pipelines.forensics.rules import Rules
 
 
 @dataclass(slots=True)
+class _Generation:
+    """The one that members were lost in: whoever is lost in the same one, the same rebalance makes up for."""
+
+    number: int | None
+    is_counted: bool = False
+
+
+@dataclass(slots=True)
 class _Loss:
     going: Going
     silent_ms: int
     """Since when nobody worked on them."""
-    generation: int | None
+    generation: _Generation
     waiting: set[Where]
     """Partitions that nobody has."""
     unread: set[Where] = field(default_factory=set)
@@ -36,19 +44,22 @@ class Losses:
     rules: Rules
     emit: Emit
     _of: dict[Where, _Loss] = field(default_factory=dict)
+    _generation: _Generation = field(default_factory=lambda: _Generation(None))
 
     def on_gone(self, going: Going, partitions: list[Where], generation: int | None) -> None:
         session_ms = going.session_ms or self.rules.session_ms
         silent_ms = going.at_ms - (session_ms if going.how == "expired" else 0)
         for where in partitions:
             self._end(where)
-        loss = _Loss(going, silent_ms, generation, set(partitions))
+        if generation is None or generation != self._generation.number:
+            self._generation = _Generation(generation)
+        loss = _Loss(going, silent_ms, self._generation, set(partitions))
         self._of.update(dict.fromkeys(partitions, loss))
 
     def on_assigned(self, owned: set[Where], at_ms: int, generation: int) -> None:
         """The group was stored: these have an owner."""
         for loss in {id(loss): loss for loss in self._of.values() if loss.waiting}.values():
-            if loss.generation == generation:
+            if loss.generation.number == generation:
                 # Within the generation: a standby took over, or another's change was stored.
                 for where in loss.waiting & owned:
                     loss.waiting.discard(where)
@@ -69,7 +80,8 @@ class Losses:
             self._end(where)
 
     def on_empty(self) -> None:
-        """Nobody is left, perhaps on purpose: no standby is missed."""
+        """Nobody is left, perhaps on purpose: no standby is missed. Who comes next may count its generations anew."""
+        self._generation = _Generation(None)
         for where in [where for where, loss in self._of.items() if where in loss.waiting]:
             loss = self._of.pop(where)
             loss.waiting.discard(where)
@@ -90,6 +102,8 @@ class Losses:
     def _tell(self, loss: _Loss) -> None:
         if loss.partition_ms <= 0:
             return  # a standby would not have been faster
+        rebalances = 0 if loss.generation.is_counted else 1
+        loss.generation.is_counted = True
         going = loss.going
         unowned_ms = loss.assigned_ms - loss.silent_ms
         consumed = "" if loss.consumed_ms is None else f", consumed again after {loss.consumed_ms - loss.silent_ms} ms"
@@ -99,7 +113,7 @@ class Losses:
                 "measure": "standby",
                 "at_ms": going.at_ms,
                 "what": f"{going.label} {going.how}: {loss.partitions} partitions, unowned {unowned_ms} ms{consumed}",
-                "rebalances": 1,
+                "rebalances": rebalances,
                 "stood_still_ms": max(0, loss.partition_ms // loss.partitions),
                 "partition_ms": loss.partition_ms,
                 "moved": None,

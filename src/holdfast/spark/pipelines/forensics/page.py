@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from holdfast.spark.pipelines.forensics.facts import nameable_ms
 from holdfast.spark.pipelines.forensics.timeline import Drawing, Mark
 
 _WIDTH: Final = 1000
@@ -138,7 +139,7 @@ def _x(drawing: Drawing, at_ms: int) -> float:
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-5]
+    return datetime.fromtimestamp(nameable_ms(at_ms) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-5]
 
 
 def text(value: str, longest: int = _LONGEST) -> str:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from holdfast.spark.pipelines.forensics import font
+from holdfast.spark.pipelines.forensics.facts import nameable_ms
 from holdfast.spark.pipelines.forensics.timeline import Colour, Drawing
 
 _PAPER: Final[Colour] = (255, 255, 255)
@@ -101,7 +102,7 @@ def png(drawing: Drawing, *, width: int = 1200, row_height: int = 16) -> bytes:
 def _axis(canvas: Canvas, drawing: Drawing, left: int, bottom: int, plot: int) -> None:
     for number in range(_TICKS + 1):
         at_ms = drawing.from_ms + (drawing.to_ms - drawing.from_ms) * number // _TICKS
-        words = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+        words = datetime.fromtimestamp(nameable_ms(at_ms) / 1000, UTC).strftime("%H:%M:%S")
         middle = left + plot * number // _TICKS
         canvas.rectangle(middle, bottom, 1, 4, _INK)
         begin = min(max(left, middle - len(words) * _LETTER // 2), left + plot - len(words) * _LETTER)

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from pyarrow import compute
 from pyarrow import dataset as ds
 
+from holdfast.spark.pipelines.forensics.facts import nameable_ms
 from holdfast.spark.pipelines.forensics.out import FORMAT
 from holdfast.spark.pipelines.forensics.page import page, section
 from holdfast.spark.pipelines.forensics.timeline import Drawing, Interval, Mark, Timeline
@@ -93,11 +95,17 @@ def summarise(
         elif rank > worst[0][0]:
             heapq.heapreplace(worst, (rank, row))
     shown = [row for _, row in sorted(worst, key=lambda one: one[0], reverse=True)]
-    return Report(out, tuple(sources), groups, totals, shown, dict(unread), _notes(groups, shown, unread), window)
+    return Report(
+        out, tuple(sources), groups, totals, shown, dict(unread), _notes(sources, groups, shown, unread), window
+    )
 
 
-def _notes(groups: int, shown: Sequence[Mapping[str, Any]], unread: Mapping[str, int]) -> list[str]:
+def _notes(
+    sources: Sequence[str], groups: int, shown: Sequence[Mapping[str, Any]], unread: Mapping[str, int]
+) -> list[str]:
     notes = []
+    if not groups:
+        notes.append(f"there is nothing to tell of: no group is in {' and in '.join(sources)}")
     if groups > len(shown):
         notes.append(f"{groups - len(shown):,} more groups are in the table `summary`")
     later = [row["group_id"] for row in shown if (row["first_generation"] or 0) > 1]
@@ -185,10 +193,10 @@ def _saved(row: Mapping[str, Any], measure: str) -> str:
 
 
 def _rows(table: Path, groups: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    wanted = None if groups is None else compute.field("group_id").isin(groups)
+    wanted = None if groups is None else compute.field("group_id").isin(pa.array(groups, pa.string()))
     for batch in ds.dataset(table, format="parquet").to_batches(filter=wanted):
         yield from batch.to_pylist()
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(nameable_ms(at_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

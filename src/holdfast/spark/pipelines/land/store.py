@@ -51,7 +51,7 @@ class ManifestStore:
     # -- what there is -------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        return self.disk.names(self.table / MANIFESTS)
+        return self.disk.directories(self.table / MANIFESTS)
 
     def partitions(self, topic: str) -> list[Where]:
         names = self.disk.names(self.table / MANIFESTS / topic)

@@ -45,6 +45,10 @@ ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 ALL_BYTES: Final = 128 * 1024 * 1024
 """What a task keeps in memory: of one file, and of all that it has open."""
 _DAY_US: Final = 86_400_000_000
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_FIRST_DAY: Final = date.min.toordinal() - _EPOCH
+_LAST_DAY: Final = date.max.toordinal() - _EPOCH
+"""Since 1970. A producer may write any timestamp; those that no date can name are filed under the nearest."""
 _UTC: Final = pa.timestamp("us", "UTC")
 OPTIONS: Final[dict[str, Any]] = {
     "compression": "snappy",
@@ -84,7 +88,7 @@ def split(batch: pa.RecordBatch) -> list[tuple[Key, pa.RecordBatch]]:
     topics = batch.column("topic").dictionary_encode()
     codes = topics.indices.to_numpy(zero_copy_only=False)
     numbers = batch.column("partition").to_numpy(zero_copy_only=False)
-    days = _microseconds(batch) // _DAY_US
+    days = np.clip(_microseconds(batch) // _DAY_US, _FIRST_DAY, _LAST_DAY)
     if all(one.min() == one.max() for one in (codes, numbers, days)):
         return [((topics.dictionary[0].as_py(), int(numbers[0]), int(days[0])), batch)]
     keys, which = np.unique(np.stack([codes, numbers, days], axis=1), axis=0, return_inverse=True)
@@ -133,7 +137,7 @@ class _Files:
 class _OpenFile:
     def __init__(self, table: Path, key: Key, rows: pa.RecordBatch) -> None:
         topic, partition, day = key
-        self._date = (date(1970, 1, 1).fromordinal(date(1970, 1, 1).toordinal() + day)).isoformat()
+        self._date = date.fromordinal(_EPOCH + day).isoformat()
         first = pc.min(rows.column("offset")).as_py()
         self._path = f"topic={topic}/date={self._date}/{partition}-{first:020d}-{uuid.uuid4().hex}.parquet"
         self._whole = table / self._path

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from holdfast.spark.pipelines.forensics import executing
+from holdfast.cli.pipeline.forensics import _print
+from holdfast.spark.pipelines.forensics import executing, picture
 from holdfast.spark.pipelines.forensics.executing import FACT, follow, thin
 from holdfast.spark.pipelines.forensics.facts import FACTS, Kind
 from holdfast.spark.pipelines.forensics.out import keep_only
-from holdfast.spark.pipelines.forensics.report import html, summarise
+from holdfast.spark.pipelines.forensics.report import Report, html, summarise
 from holdfast.spark.pipelines.forensics.rules import Rules
 from holdfast.spark.pipelines.forensics.tables import TABLES
 from tests.unit.spark.pipelines.forensics.histories import History
@@ -55,6 +56,18 @@ def facts(*histories: History) -> list[dict[str, Any]]:
 def in_batches(rows: list[dict[str, Any]], size: int = 5) -> Iterator[pa.RecordBatch]:
     for begin in range(0, len(rows), size):
         yield pa.RecordBatch.from_pylist(rows[begin : begin + size], FACT)
+
+
+def reported(directory: Path, *histories: History) -> Report:
+    """What comes of them in the end, after the page was drawn as well."""
+    (answer,) = [
+        row for batch in follow(in_batches(facts(*histories)), str(directory), Rules()) for row in batch.to_pylist()
+    ]
+    keep_only(directory, json.loads(answer["files"]))
+    report = summarise(directory, directory, ["__group_ledger"], json.loads(answer["unread"]))
+    html(directory, report).encode()
+    json.dumps(report.to_json()).encode()
+    return report
 
 
 def test_facts_have_the_columns_that_spark_was_told() -> None:
@@ -105,6 +118,77 @@ def test_the_report_has_the_worst_groups_and_the_page_draws_them(tmp_path: Path)
         "a new member joined": 2,
         "a member left": 1,
     }
+
+
+def told(kind: str = "assigned", **more: Any) -> bytes:
+    return json.dumps({"kind": kind, "generation": 1, "cause": "protocol range", **more}).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        told(generation=True),
+        told(generation=2**40),
+        told(generation=10**20),
+        told(generation=-(2**31) - 1),
+        told(members=10**12),
+        told(moved_partitions=True),
+        told(stood_still_ms=2**62),
+        told(stood_still_ms=10**30),
+        b"[" * 100_000,
+        b'{"kind": "assigned", "generation": ' + b"9" * 5_000 + b"}",
+    ],
+    ids=lambda body: body[:60].decode(),
+)
+def test_what_no_coordinator_tells_is_counted_and_costs_no_other_group_its_report(tmp_path: Path, body: bytes) -> None:
+    odd = restarted("odd")
+    odd.raw_event(2_000, body)
+
+    report = reported(tmp_path, odd, restarted("other"))
+
+    assert report.unread == {"__group_ledger: no event": 1}
+    assert {row["group_id"]: row["rebalances"] for row in report.shown} == {"odd": 3, "other": 3}
+    assert report.shown[0]["facts"] == report.shown[1]["facts"], "it counts for nothing"
+
+
+def test_half_a_surrogate_pair_is_replaced(tmp_path: Path) -> None:
+    history = History("odd")
+    history.started(1_000, 0, "why\ud800", "who\ud800", reason="\udfff")
+    history.raw_event(1_100, told(cause="protocol \ud800", members=1))
+
+    report = reported(tmp_path, history)
+
+    assert report.unread == {}
+    (row,) = pq.read_table(tmp_path / "rebalances").to_pylist()
+    assert (row["cause"], row["member"], row["reason"], row["protocol"]) == ("why?", "who?", "?", "?")
+
+
+@pytest.mark.parametrize("at", [-62_135_596_800_001, -(2**53), 253_402_300_800_000, 1_790_000_000_000_000])
+def test_a_time_that_no_date_can_name_is_shown_as_the_nearest(tmp_path: Path, at: int) -> None:
+    history = restarted("odd")
+    history.raw_event(at, told())
+    history.stored(at, 4, {"a:2": range(2_000), "b:1": range(2_000, 4_000)})
+    history.gone(at + 1, "a:2", 4)
+    history.rebalance(2**53, 100, "a member left", 5, {"b:1": range(4_000)}, "a:2")
+
+    report = reported(tmp_path, history, restarted("other"))
+
+    assert sorted(row["group_id"] for row in report.shown) == ["odd", "other"]
+    assert picture.png(report.drawing("odd"))
+    _print(report)
+
+
+def test_where_there_is_no_group_that_is_what_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_only(tmp_path, [])
+
+    report = summarise(tmp_path, tmp_path, ["__group_ledger", "__consumer_offsets"], {})
+    markup = html(tmp_path, report)
+    _print(report)
+
+    nothing = "there is nothing to tell of: no group is in __group_ledger and in __consumer_offsets"
+    assert report.notes == [nothing]
+    assert nothing in markup
+    assert nothing in capsys.readouterr().out
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -202,6 +202,31 @@ def test_partitions_that_nobody_had_could_have_been_a_standbys() -> None:
     )
 
 
+@pytest.mark.parametrize(("together", "rebalances"), [(True, 1), (False, 3)])
+def test_members_that_are_lost_together_cost_one_rebalance(together: bool, rebalances: int) -> None:
+    # given three of four members, on a host that died or one after the other
+    history = History()
+    seats = {"a:1": [0, 1], "b:1": [2], "c:1": [3], "d:1": [4]}
+    history.rebalance(1_000, 0, "a new member joined", 1, seats, "a:1")
+    at, generation = 100_000, 1
+    for name in ("a:1", "b:1", "c:1"):
+        history.gone(at, name, generation, "session expired")
+        orphans = seats.pop(name)
+        seats["d:1"] = [*seats["d:1"], *orphans]
+        if not together or name == "c:1":
+            generation += 1
+            history.rebalance(at, 4_000, "a member's session expired", generation, seats, name)
+            at += 100_000
+
+    # when
+    found = history.followed(Rules(takeover_ms=2_000, heartbeat_ms=500))
+
+    # then
+    assert found.summary["standby_rebalances"] == rebalances
+    assert found.summary["standby_partition_ms"] == 4 * (SESSION_MS + 4_000 - 2_500), "all the same"
+    assert len([row for row in found.savings if row["measure"] == STANDBY]) == 3
+
+
 def test_one_that_left_is_replaced_at_once() -> None:
     rules = Rules(takeover_ms=2_000, heartbeat_ms=500)
 
