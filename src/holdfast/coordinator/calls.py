@@ -11,7 +11,7 @@ Whoever was called and does not come within its rebalance time-out makes all rej
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.coordinator import rebalance, sessions
@@ -111,16 +111,17 @@ def topics_of(protocols: Iterable[Protocol], group: Group) -> frozenset[str] | N
         return None
 
 
-def is_settled(group: Group, gone: Iterable[Member] = ()) -> bool:
-    """Everybody has what is his, and nothing is on its way from one member to another.
+def is_settled(group: Group, gone: Sequence[Member] = ()) -> bool:
+    """Everybody has what is his, and nothing is on its way from one member to another. `gone` has what it left behind.
 
     In a cooperative group a partition that moves is nobody's for one generation (KIP-429): the member that is to give
     it up claimed it when it joined, and does not find it in its share. It will join again by itself; if it were called,
     that join would be taken for the answer, and the partition would stay nobody's.
     """
-    if group.state is not STABLE or group.protocol_type != CONSUMER or group.roster.awaiting_sync:
+    if group.state is not STABLE or group.protocol_type != CONSUMER or not has_epochs_left(group):
         return False
-    if not has_epochs_left(group):
+    # One that went before its SyncGroup, and is not out yet, would be waited for as long as its session lasts.
+    if not group.roster.awaiting_sync <= {member.id for member in gone}:
         return False
     try:
         return all(claims(member, group) <= partitions_of(member.assignment) for member in (*group.roster, *gone))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.coordinator import calls, growth, intake, presence, rebalance, sessions
 from holdfast.coordinator.answers import FIRST_WITH_SKIP_ASSIGNMENT, join_error, joined
@@ -53,13 +53,24 @@ def after_removal(
 
 def _can_be_replaced(ctx: Context, group: Group, gone: Sequence[Member]) -> bool:
     """Whether there is a standby for each of them, and nothing else is on its way."""
-    if group.extensions.target_size == NO_TARGET or not group.roster.waiting or not calls.is_settled(group, gone):
+    if group.extensions.target_size == NO_TARGET or not group.roster.waiting:
         return False
-    if any(member.id == group.stored.leader_id for member in gone) and growth.has_grown(ctx, group):
-        return False  # whoever leads next takes the topics as they are now for what was assigned
+    # The standbys are counted first: they are few, and to see that a group is settled takes a look at every share.
+    if not _is_offered(group, gone) or not calls.is_settled(group, gone):
+        return False
+    led = any(member.id == group.stored.leader_id for member in gone)
+    # Whoever leads next takes the topics as they are now for what was assigned.
+    return not (led and growth.has_grown(ctx, group))
+
+
+def _is_offered(group: Group, gone: Sequence[Member]) -> bool:
+    """Whether there are standbys enough with the topics of these, and of the places that are open already."""
+    standbys = _standbys(group)
+    if len(standbys) < len(gone) + len(group.places):
+        return False
     wanted = Counter([calls.topics_of(member.protocols, group) for member in gone])
     wanted.update(place.topics for place in group.places)
-    offered = Counter(calls.topics_of(member.protocols, group) for member in _standbys(group))
+    offered = Counter(calls.topics_of(member.protocols, group) for member in standbys)
     return None not in wanted and all(offered[topics] >= count for topics, count in wanted.items())
 
 
@@ -197,22 +208,34 @@ def _sit(ctx: Context, group: Group, command: Join, heir: Member, place: Place, 
 # -- the clock of a closed connection ----------------------------------------------------------------------------------
 
 
+LEAST_RETRY_MS: Final = 1_000
+"""A clock may be set to a millisecond. One that ran out too early is not looked at a thousand times a second for that."""
+
+
 def connection_lost(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
     """Starts the clock, where the group has one."""
-    takeover_ms = group.extensions.standby_takeover_ms
-    if takeover_ms == BY_SESSION or member.waits:
+    _start_clock(ctx, group, member, now_ms + group.extensions.standby_takeover_ms)
+
+
+def _start_clock(ctx: Context, group: Group, member: Member, at_ms: int) -> None:
+    if group.extensions.standby_takeover_ms == BY_SESSION or member.waits:
         return
 
     def time_is_up(now_ms: int) -> None:
         ctx.when_free(group, lambda later_ms: _take_over(ctx, group, member, later_ms), now_ms)
 
-    member.takeover_timer = ctx.timers.at(now_ms + takeover_ms, time_is_up)
+    member.takeover_timer = ctx.timers.at(at_ms, time_is_up)
 
 
 def _take_over(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
     here = group.roster.get(member.id) is member and not member.waits
-    if not here or not member.is_away or member.session is None or not _can_be_replaced(ctx, group, [member]):
-        return  # if no standby fits, its session is what counts
+    if not here or not member.is_away or member.session is None:
+        return
+    if not _can_be_replaced(ctx, group, [member]):
+        # A rebalance is under way, or no standby fits. Both may be otherwise long before its session ends.
+        retry_ms = max(group.extensions.standby_takeover_ms, LEAST_RETRY_MS)
+        _start_clock(ctx, group, member, now_ms + retry_ms)
+        return
     until_ms = member.session.at_ms
     cause = f"its connection closed and it was not heard of for {group.extensions.standby_takeover_ms} ms"
     ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause=cause)

@@ -9,7 +9,7 @@ import pytest
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.states import EMPTY, PREPARING, STABLE
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import GROUP, SESSION_MS, Bench
+from tests.unit.coordinator.bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
 from tests.unit.coordinator.extension_scene import (
     REBALANCE,
     UNKNOWN,
@@ -405,6 +405,97 @@ def test_without_a_standby_the_session_is_what_counts() -> None:
     keep_alive(SESSION_MS - 100, a_world.leader)
 
     assert no_rebalance(a_world)
+
+
+def long_lived_pair(*, takeover_ms: int = 2_000) -> tuple[Bench, Consumer, Consumer]:
+    """Given: a leader and a follower whose sessions are far longer than the clock, and no standby yet."""
+    bench = Bench()
+    leader, follower = worker(bench, "L", 0, session_ms=600_000), worker(bench, "F", 1, session_ms=600_000)
+    stable(leader, follower)
+    bench.configure(target_size=2)
+    bench.configure(standby_takeover_ms=takeover_ms)
+    return bench, leader, follower
+
+
+def test_a_standby_that_sits_down_after_the_clock_ran_out_is_called_with_its_next_round() -> None:
+    # given a member that is gone for longer than the clock, while there was no standby
+    bench, leader, follower = long_lived_pair()
+    standby = worker(bench, "S", session_ms=600_000)
+    bench.hang_up(follower.client)
+    bench.advance(2_500)
+    began = rebalances(bench)
+
+    # when one comes
+    seated(standby)
+    bench.advance(2_000)
+
+    # then it has the place, long before the session of the one that went is over
+    assert standby.heartbeat() is REBALANCE
+    assert not standby.join().parked
+    assert partitions(standby.sync()) == {1}
+    assert leader.heartbeat() is ErrorCode.NONE
+    assert rebalances(bench) == began
+
+
+def test_a_member_killed_while_a_rebalance_was_under_way_is_replaced_when_that_is_over() -> None:
+    """Its place in the new generation was kept for it, and its SyncGroup would never come."""
+    # given a rebalance in which the follower dies before it joins
+    bench, leader, follower = long_lived_pair()
+    standby = worker(bench, "S", session_ms=600_000)
+    seated(standby)
+    leader.metadata = reads("t", generation=1)
+    leader.join()
+    bench.hang_up(follower.client)
+    bench.advance(REBALANCE_MS)
+    leader.take()
+    assert leader.sync(follower).code is ErrorCode.NONE
+    assert standby.heartbeat() is REBALANCE
+    seated(standby)
+    assert bench.group().roster.awaiting_sync == {follower.id}
+
+    # when the clock has run out
+    bench.advance(2_000)
+
+    # then the standby has its place
+    assert standby.heartbeat() is REBALANCE
+    assert not standby.join().parked
+    assert partitions(standby.sync()) == {1}
+    assert bench.state() == "Stable"
+
+
+def test_a_clock_of_a_millisecond_is_not_looked_at_every_millisecond() -> None:
+    bench, leader, follower = long_lived_pair(takeover_ms=1)
+    bench.hang_up(follower.client)
+
+    looked = 0
+    end = bench.now + 60_000
+    while (deadline := bench.coordinator.next_deadline_ms()) is not None and deadline <= end:
+        bench.advance(deadline - bench.now)
+        looked += 1
+
+    assert looked <= 61
+    assert leader.heartbeat() is ErrorCode.NONE
+
+
+def test_a_clock_runs_on_if_all_that_is_heard_came_over_a_connection_that_is_closed_as_well() -> None:
+    # given a member whose connection closed
+    bench, leader, follower = long_lived_pair()
+    seated(worker(bench, "S", session_ms=600_000))
+    bench.hang_up(follower.client)
+
+    # when it comes back over another one, which closes while its heartbeat waits for an append
+    bench.hold()
+    bench.add_members("somebody")
+    again = connection()
+    handle = bench.heartbeat_later(follower.id, follower.generation, instance="F", client=again)
+    bench.hang_up(again)
+    bench.release()
+    assert handle.code is ErrorCode.NONE
+
+    # then it is gone, and not waited for as long as its session lasts
+    bench.advance(2_000)
+    assert bench.extensions().open_places == 1
+    assert leader.heartbeat() is ErrorCode.NONE
 
 
 # -- configs -----------------------------------------------------------------------------------------------------------
