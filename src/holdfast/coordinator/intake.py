@@ -63,7 +63,8 @@ def _let_surplus_go(ctx: Context, group: Group, now_ms: int) -> bool:
         return False
     if len(group.roster) + len(group.places) <= target:
         return False
-    surplus: list[Member] = sorted(group.roster, key=lambda member: member.number)[target:]
+    # Before them whoever is away: those who are left have to form the next generation.
+    surplus: list[Member] = sorted(group.roster, key=lambda member: (member.is_away, member.number))[target:]
     if not surplus:
         # Nobody has to go, but the open places would be too many.
         gone = group.places[0].member

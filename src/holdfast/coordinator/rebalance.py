@@ -213,12 +213,33 @@ def complete(ctx: Context, group: Group, now_ms: int) -> None:
         return
     surplus = seats.surplus(group)
     leader = _choose_leader(group, surplus)
+    if leader is None and roster.parked_joins:
+        _give_up_the_absent(ctx, group, now_ms)
+        surplus = seats.surplus(group)
+        leader = _choose_leader(group, surplus)
     if leader is None:
-        # Static members only, and all of them away: their seats wait until one returns or the sessions end.
+        # Static members only, and all of them away: their seats wait until one returns, a standby comes or the sessions
+        # end.
+        seats.promote(group, nobody_else=True)
+        batches.recall(group)
         _wait_again(ctx, group, now_ms)
         return
     _cancel(group.rebalance_timer)
     _form_generation(ctx, group, leader, surplus, now_ms)
+
+
+def _give_up_the_absent(ctx: Context, group: Group, now_ms: int) -> None:
+    """All who have a share are away, and there is a target: kept seats would shut out those who came instead of them.
+
+    As when a target is lowered, who is given up is unknown from then on, and comes back as a standby.
+    """
+    roster, target = group.roster, group.extensions.target_size
+    absent = [member for member in roster if member.parked_join is None and member.in_generation]
+    absent.sort(key=lambda member: member.number)
+    for member in absent[max(0, target - roster.parked_joins) :]:
+        cause = f"away, and others have come: target.group.size is {target}"
+        ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause=cause)
+        remove(ctx, group, member)
 
 
 def _choose_leader(group: Group, surplus: list[Member]) -> Member | None:
@@ -254,13 +275,13 @@ def _form_generation(ctx: Context, group: Group, leader: Member, surplus: list[M
                 sessions.refresh(ctx, group, member, now_ms)
         _wait_again(ctx, group, now_ms)
 
-    ctx.store(group, [(GenerationKey(group.id), record), *_arrivals(group)], formed, failed)
+    ctx.store(group, [(GenerationKey(group.id), record), *_arrivals(group, surplus)], formed, failed)
 
 
-def _arrivals(group: Group) -> tuple[Record, ...]:
-    """Whoever was announced and is in the generation is expected no longer."""
+def _arrivals(group: Group, surplus: list[Member]) -> tuple[Record, ...]:
+    """Whoever was announced and has come, or is in the generation, is expected no longer."""
     registered = group.extensions.registered
-    here = {member.instance_id for member in group.roster}
+    here = {member.instance_id for member in group.roster if member.parked_join is not None or member not in surplus}
     left = {instance_id: at_ms for instance_id, at_ms in registered.items() if instance_id not in here}
     return group.extensions_record(registered=left) if len(left) < len(registered) else ()
 
@@ -272,7 +293,7 @@ def _generation_formed(ctx: Context, group: Group, leader: Member, surplus: list
     seated = [(member, roster.park_join(member, None)) for member in surplus]
     for member, _ in seated:
         roster.seat(member)
-        member.is_new = False
+        member.is_new = member.had_seat = False
         seats.tell_seated(ctx, group, member, now_ms)
     ctx.tell(
         EventKind.GENERATION_FORMED,
@@ -294,8 +315,8 @@ def _generation_formed(ctx: Context, group: Group, leader: Member, surplus: list
         if parked is not None:
             ctx.reply(parked.ticket, joined(group, member, with_members=member is leader))
     for member, parked in seated:
-        sessions.refresh(ctx, group, member, now_ms)
         if parked is not None:
+            sessions.refresh(ctx, group, member, now_ms)
             ctx.reply(parked.ticket, joined(group, member))
     await_syncs(ctx, group, now_ms)
 

@@ -144,20 +144,35 @@ def all_here(group: Group) -> bool:
 # -- those who stop waiting --------------------------------------------------------------------------------------------
 
 
-def promote(group: Group, *, also_away: bool = False) -> None:
-    """A rebalance begins: those who wait take part in it as far as there is room, the announced first."""
+def promote(group: Group, *, also_away: bool = False, nobody_else: bool = False) -> None:
+    """A rebalance begins: those who wait take part in it as far as there is room, the announced first.
+
+    If nobody who has a share is there, then as if there were nobody: members that are away cannot form a generation.
+    """
     waiting = [member for member in group.roster.waiting.values() if also_away or not member.is_away]
     waiting.sort(key=lambda member: (member.instance_id not in group.extensions.registered, member.number))
-    for member in waiting[: room(group)]:
+    free = room(group)
+    if free is not None and (nobody_else or all(member.is_away for member in group.roster)):
+        free = group.extensions.target_size
+    for member in waiting[:free]:
         group.roster.promote(member)
 
 
 def surplus(group: Group) -> list[Member]:
-    """The join phase is over: the newcomers for whom there is no share. They have parked their joins."""
+    """The join phase is over: the newcomers for whom there is no share, and those who waited and are away.
+
+    Who has come has the share rather than one that has not: its seat would be kept, and its share lie idle.
+    """
+    newcomers = [member for member in group.roster if not member.in_generation]
+    newcomers.sort(key=lambda member: (member.parked_join is None, _is_lost(member), member.number))
     target = group.extensions.target_size
-    if target == NO_TARGET or not has_seats(group, group.roster.elect_protocol()):
+    too_many = len(group.roster) - target if target != NO_TARGET else 0
+    count = max(too_many, sum(map(_is_lost, newcomers)))
+    if count <= 0 or not has_seats(group, group.roster.elect_protocol()):
         return []
-    newcomers = [member for member in group.roster if not member.in_generation and member.parked_join is not None]
-    newcomers.sort(key=lambda member: member.number)
-    too_many = len(group.roster) - target
-    return newcomers[-too_many:] if too_many > 0 else []
+    return newcomers[-count:]
+
+
+def _is_lost(member: Member) -> bool:
+    """Whether it waited, was to take part, and hung up before it joined."""
+    return member.had_seat and member.is_away and member.parked_join is None

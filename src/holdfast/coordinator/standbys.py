@@ -209,7 +209,7 @@ def _sit(ctx: Context, group: Group, command: Join, heir: Member, place: Place, 
 
 
 LEAST_RETRY_MS: Final = 1_000
-"""A clock may be set to a millisecond. One that ran out too early is not looked at a thousand times a second for that."""
+"""A clock may be set to a millisecond. One that ran out too early is not looked at that often."""
 
 
 def connection_lost(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
