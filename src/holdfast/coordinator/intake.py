@@ -6,7 +6,7 @@ altered. What follows is at most one rebalance, which takes in everybody for who
 
 from __future__ import annotations
 
-from holdfast.coordinator import rebalance, seats
+from holdfast.coordinator import batches, rebalance, seats
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.extensions import NO_TARGET
 from holdfast.coordinator.group import Group
@@ -20,10 +20,21 @@ def review(ctx: Context, group: Group, now_ms: int) -> None:
     if group.busy:
         ctx.when_free(group, lambda later_ms: review(ctx, group, later_ms), now_ms)
     elif group.state is PREPARING:
+        seats.promote(group)  # one that hung up when this rebalance had begun, and is there again
+        batches.recall(group)
         rebalance.maybe_complete(ctx, group, now_ms)
         rebalance.review_hold(ctx, group, now_ms)
     elif group.state is STABLE and not _let_surplus_go(ctx, group, now_ms) and group.roster.waiting:
         _take_in(ctx, group, now_ms)
+
+
+def connection_lost(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
+    """Whoever waited, was to take part and has hung up before it joined waits again, and nobody waits for it."""
+    to_join = member.had_seat and not member.waits and member.parked_join is None
+    if group.state is PREPARING and to_join and group.roster.get(member.id) is member:
+        member.had_seat = False
+        group.roster.seat(member)
+        rebalance.maybe_complete(ctx, group, now_ms)
 
 
 def _take_in(ctx: Context, group: Group, now_ms: int) -> None:

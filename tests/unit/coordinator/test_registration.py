@@ -21,7 +21,7 @@ from tests.unit.coordinator.extension_scene import (
     seated,
     worker,
 )
-from tests.unit.coordinator.scene import keep_alive, stable
+from tests.unit.coordinator.scene import Consumer, keep_alive, stable
 
 
 @pytest.fixture
@@ -192,6 +192,58 @@ def test_one_that_hangs_up_while_it_waits_has_not_arrived_until_it_is_heard_agai
     early.client = connection()
     assert early.heartbeat() is ErrorCode.NONE
     assert rebalances(bench) == before + 1
+
+
+def about_to_be_taken_in(bench: Bench) -> tuple[Consumer, Consumer, Consumer]:
+    """Given: a member, one that was announced and waited, and the last one, whose join has begun the rebalance."""
+    one, early, late = (worker(bench, name, at, rebalance_ms=30_000) for at, name in enumerate(("1", "early", "late")))
+    stable(one)
+    bench.add_members("early", "late")
+    seated(early)
+    assert late.join().parked
+    assert bench.state() == "PreparingRebalance"
+    return one, early, late
+
+
+def test_one_that_dies_when_the_rebalance_has_begun_is_expected_again_and_not_waited_for(bench: Bench) -> None:
+    # given
+    one, early, late = about_to_be_taken_in(bench)
+
+    # when the one that waited dies before it hears of it
+    bench.hang_up(early.client)
+    one.join()
+
+    # then the others have their generation at once, and it is expected
+    late.take()
+    one.take()
+    assert {member.group_instance_id for member in one.members} == {"1", "late"}
+    assert [(e.group_instance_id, e.arrived) for e in bench.extensions().expected] == [("early", False)]
+
+
+def test_one_that_was_the_last_to_be_waited_for_when_it_died_ends_the_join_phase(bench: Bench) -> None:
+    one, early, late = about_to_be_taken_in(bench)
+    one.join()
+    assert bench.state() == "PreparingRebalance"
+
+    bench.hang_up(early.client)
+
+    one.take()
+    late.take()
+    assert one.generation == late.generation == 2
+
+
+def test_one_that_only_reconnects_when_the_rebalance_has_begun_is_taken_in_by_it(bench: Bench) -> None:
+    """The control."""
+    one, early, late = about_to_be_taken_in(bench)
+    began = rebalances(bench)
+
+    bench.hang_up(early.client)
+    early.client = connection()
+    early.heartbeat()
+
+    all_rejoin(one, early, also=[late])
+    assert rebalances(bench) == began
+    assert not bench.extensions().expected
 
 
 def test_a_waiting_member_that_restarts_keeps_its_seat_under_a_new_id(bench: Bench) -> None:
