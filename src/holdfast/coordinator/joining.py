@@ -393,6 +393,9 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
 
     def stored(now_ms: int) -> None:
         _take_seat(ctx, group, command, member, new_id, now_ms)
+        if member.call is not Call.NOT:
+            # Its predecessor was called. This is the join that was asked for: its SyncGroup brings the new share.
+            calls.await_member(ctx, group, member, Call.JOINED, now_ms)
         ctx.tell(
             EventKind.STATIC_REJOINED, group, now_ms, member=member, cause="no rebalance", reason=command.request.reason
         )
