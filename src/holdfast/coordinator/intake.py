@@ -17,6 +17,8 @@ from holdfast.wire.error_codes import ErrorCode
 
 
 def review(ctx: Context, group: Group, now_ms: int) -> None:
+    if group.gathering:
+        return  # asked when the batch is in: once, and not with each of its thousands
     if group.busy:
         ctx.when_free(group, lambda later_ms: review(ctx, group, later_ms), now_ms)
     elif group.state is PREPARING:

@@ -244,7 +244,8 @@ def _give_up_the_absent(ctx: Context, group: Group, now_ms: int) -> None:
 
 def _choose_leader(group: Group, surplus: list[Member]) -> Member | None:
     """The old leader if it is there, else anybody who is; but rather one who has not just failed to assign."""
-    here = [member for member in group.roster if member.parked_join is not None and member not in surplus]
+    out = set(surplus)
+    here = [member for member in group.roster if member.parked_join is not None and member not in out]
     able = [member for member in here if member.id not in group.failed_leaders] or here
     leader = group.roster.get(group.leader_id) if group.leader_id is not None else None
     return leader if leader in able else next(iter(able), None)
@@ -253,13 +254,14 @@ def _choose_leader(group: Group, surplus: list[Member]) -> Member | None:
 def _form_generation(ctx: Context, group: Group, leader: Member, surplus: list[Member], now_ms: int) -> None:
     """Stores the new generation before anybody hears of it: it must not go back, whatever happens."""
     protocol_name = group.roster.elect_protocol()
+    out = set(surplus)
     record = GenerationValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation + 1,
         protocol=protocol_name,
         leader=leader.id,
         current_state_timestamp=now_ms,
-        members=[group.generation_member(member, protocol_name) for member in group.roster if member not in surplus],
+        members=[group.generation_member(member, protocol_name) for member in group.roster if member not in out],
     )
 
     def formed(now_ms: int) -> None:
@@ -281,7 +283,8 @@ def _form_generation(ctx: Context, group: Group, leader: Member, surplus: list[M
 def _arrivals(group: Group, surplus: list[Member]) -> tuple[Record, ...]:
     """Whoever was announced and has come, or is in the generation, is expected no longer."""
     registered = group.extensions.registered
-    here = {member.instance_id for member in group.roster if member.parked_join is not None or member not in surplus}
+    lost = {member for member in surplus if member.parked_join is None}
+    here = {member.instance_id for member in group.roster if member not in lost}
     left = {instance_id: at_ms for instance_id, at_ms in registered.items() if instance_id not in here}
     return group.extensions_record(registered=left) if len(left) < len(registered) else ()
 

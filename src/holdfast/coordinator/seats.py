@@ -11,6 +11,7 @@ Only groups of type `consumer` have seats: nobody else's empty share is known.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from holdfast.coordinator import presence, sessions
@@ -150,7 +151,10 @@ def promote(group: Group, *, also_away: bool = False, nobody_else: bool = False)
     If nobody who has a share is there, then as if there were nobody: members that are away cannot form a generation.
     """
     waiting = [member for member in group.roster.waiting.values() if also_away or not member.is_away]
-    waiting.sort(key=lambda member: (member.instance_id not in group.extensions.registered, member.number))
+    waiting.sort(key=attrgetter("number"))
+    registered = group.extensions.registered
+    if registered:
+        waiting.sort(key=lambda member: member.instance_id not in registered)
     free = room(group)
     if free is not None and (nobody_else or all(member.is_away for member in group.roster)):
         free = group.extensions.target_size
