@@ -131,15 +131,22 @@ def missing(group: Group) -> list[str]:
 
 def is_last_expected(group: Group, instance_id: str | None) -> bool:
     """Whether this one, who was announced, is the only one missing, so that the group can take all of them in."""
-    few_missing = len(group.roster.waiting) + 1 >= len(group.extensions.registered)
+    few_missing = _counted(group) + 1 >= len(group.extensions.registered)
     return group.state is STABLE and few_missing and missing(group) == [instance_id]
 
 
 def all_here(group: Group) -> bool:
-    """Whether nobody is missing. Those who were announced and have no share wait or have parked their joins."""
-    registered = len(group.extensions.registered)
-    counted = len(group.roster.waiting) + (group.roster.parked_joins if group.state is PREPARING else 0)
-    return counted >= registered and not missing(group)
+    """Whether nobody is missing."""
+    return _counted(group) >= len(group.extensions.registered) and not missing(group)
+
+
+def _counted(group: Group) -> int:
+    """As many as can be there of those who were announced, without a look at each of them whenever one arrives.
+
+    They wait or have parked their joins; only what was loaded may have a share.
+    """
+    parked = group.roster.parked_joins if group.state is PREPARING else 0
+    return len(group.roster.waiting) + parked + group.announced_members
 
 
 # -- those who stop waiting --------------------------------------------------------------------------------------------

@@ -486,6 +486,49 @@ def test_whoever_is_expected_is_expected_after_a_crash(bench: Bench) -> None:
     assert rebalances(bench) == before + 1
 
 
+def test_one_that_had_gone_and_is_a_member_again_after_a_crash_has_arrived(bench: Bench) -> None:
+    """Its place was open, so it was announced; nobody had taken it, so it is a member with a fresh session."""
+    # given a group that expects two, one of whom has just left it
+    one, two, standby = worker(bench, "1", 0), worker(bench, "2", 1), worker(bench, "S")
+    stable(one, two)
+    bench.configure(target_size=2)
+    seated(standby)
+    two.leave()
+    bench.add_members("2", "late", wait_ms=60_000)
+
+    # when the broker is killed, and the other one arrives
+    bench.restart()
+    bench.configure(target_size=5)
+    before = rebalances(bench)
+    late = worker(bench, "late", 2)
+    assert late.join().parked
+
+    # then nobody else is waited for
+    assert rebalances(bench) == before + 1
+    assert bench.told(EventKind.REBALANCE_STARTED)[-1].cause == "the announced members are all there"
+    all_rejoin(one, two, also=[late])
+    assert not bench.extensions().expected
+
+
+def test_one_that_had_gone_and_goes_again_after_a_crash_is_waited_for(bench: Bench) -> None:
+    """The control."""
+    one, two, standby = worker(bench, "1", 0), worker(bench, "2", 1), worker(bench, "S")
+    stable(one, two)
+    bench.configure(target_size=2)
+    seated(standby)
+    two.leave()
+    bench.add_members("2", "late", wait_ms=60_000)
+    bench.restart()
+    bench.configure(target_size=5)
+    two.leave()
+    all_rejoin(one)
+    before = rebalances(bench)
+
+    seated(worker(bench, "late", 2))
+
+    assert rebalances(bench) == before
+
+
 def test_a_wait_that_ended_while_the_broker_was_down_is_over(bench: Bench) -> None:
     bench.add_members("a", wait_ms=1_000)
     bench.restart(only_load=True)
