@@ -45,7 +45,8 @@ def after_removal(
         rebalance.maybe_complete(ctx, group, now_ms, also_in_delay=expired)
     elif _can_be_replaced(ctx, group, gone):
         for member in gone:
-            _open_place(ctx, group, member, now_ms, until_ms)
+            longest_ms = _patience_ms(group, member) if expired else member.session_timeout_ms
+            _open_place(ctx, group, member, now_ms + longest_ms if until_ms is None else until_ms)
         _call_standbys(ctx, group, now_ms)
     else:
         rebalance.prepare(ctx, group, now_ms, cause=cause, member=gone[0])
@@ -81,7 +82,13 @@ def _standbys(group: Group) -> list[Member]:
     return [member for member in waiting if not member.is_away and member.instance_id not in registered]
 
 
-def _open_place(ctx: Context, group: Group, member: Member, now_ms: int, until_ms: int | None) -> None:
+def _patience_ms(group: Group, gone: Member) -> int:
+    """How long a place is open whose owner's session is over: not for another one, if a rebalance takes less."""
+    longest_ms = max(member.rebalance_timeout_ms for member in _standbys(group))
+    return min(gone.session_timeout_ms, max(longest_ms, rebalance.LEAST_WAIT_MS))
+
+
+def _open_place(ctx: Context, group: Group, member: Member, until_ms: int) -> None:
     led = group.stored.leader_id == member.id
     place = Place(member, calls.topics_of(member.protocols, group) or frozenset(), led)
     if led:
@@ -95,7 +102,7 @@ def _open_place(ctx: Context, group: Group, member: Member, now_ms: int, until_m
             cause = f"no standby took the place of {member.instance_id or member.id} in time"
             rebalance.prepare(ctx, group, now_ms, cause=cause, member=member)
 
-    place.until = ctx.timers.at(now_ms + member.session_timeout_ms if until_ms is None else until_ms, time_is_up)
+    place.until = ctx.timers.at(until_ms, time_is_up)
     group.places.append(place)
 
 

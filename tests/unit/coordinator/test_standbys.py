@@ -483,6 +483,31 @@ def test_a_place_that_nobody_takes_in_time_is_a_rebalance(a_world: World) -> Non
     assert rebalances(a_world.bench) == a_world.began + 1
 
 
+def test_a_place_whose_owners_session_is_over_is_not_open_for_another_one() -> None:
+    # given a member with a long session, which has been silent for that long
+    bench = Bench()
+    bench.configure(target_size=2)
+    leader, follower = worker(bench, "L", 0, session_ms=LONG_MS), worker(bench, "F", 1, session_ms=LONG_MS)
+    stable(leader, follower)
+    standby = worker(bench, "S", session_ms=LONG_MS)
+    seated(standby)
+    began = rebalances(bench)
+    bench.advance(LONG_MS // 2)
+    assert leader.heartbeat() is standby.heartbeat() is ErrorCode.NONE
+    bench.advance(LONG_MS // 2)
+    assert bench.extensions().open_places == 1
+
+    # when the standby hears of it and does not join for as long as it may take in a rebalance
+    assert standby.heartbeat() is REBALANCE
+    bench.advance(REBALANCE_MS - 1)
+    assert rebalances(bench) == began
+    bench.advance(1)
+
+    # then all share what is left
+    assert rebalances(bench) == began + 1
+    assert leader.heartbeat() is REBALANCE
+
+
 def test_when_the_last_standby_is_gone_there_is_nothing_to_wait_for(a_world: World) -> None:
     a_world.follower.leave()
     a_world.standby.leave()
