@@ -228,3 +228,19 @@ def test_the_epoch_rises_with_every_rebalance_and_never_falls(bench: Bench) -> N
         bench.restart()
         assert bench.extensions().assignment_epoch == epochs[-1]
     assert epochs == sorted(set(epochs))
+
+
+def test_a_seat_that_changes_hands_within_its_instance_id_keeps_its_epoch(bench: Bench) -> None:
+    """KIP-345: nobody notices; so it is no token between the two processes, and the docs say what is."""
+    _, follower, _ = settled(bench)
+    old_id, share_before = follower.id, partitions(follower.sync())
+
+    again = follower.restarted()
+    again.join()
+    answer = again.sync_with(wants_epoch=True)
+
+    assert answer.reply.assignment_epoch == EPOCH
+    assert partitions(answer) == share_before
+    assert again.id != old_id
+    assert follower.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+    assert follower.commit(5).codes == [ErrorCode.FENCED_INSTANCE_ID]
