@@ -111,7 +111,7 @@ class Group:
         self.batches: list[Batch] = []
         """Those that are not answered yet."""
         self.failed_leaders: set[str] = set()
-        """Those who could not assign since the last good generation."""
+        """Members who could not assign since the last good generation."""
         self.failed_rounds = 0
         self.backs_off = False
         """After a failed round the join phase is not ended before its time is up."""

@@ -366,6 +366,7 @@ def _take_seat(ctx: Context, group: Group, command: Join, member: Member, new_id
     if group.leader_id == old_id:
         group.leader_id = new_id
     group.roster.rename(member, new_id)
+    group.failed_leaders.discard(old_id)  # another process may be able to
     member.client = command.client
     member.appeared_ms = now_ms
     presence.heard(group, member, command.client)

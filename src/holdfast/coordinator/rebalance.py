@@ -155,6 +155,7 @@ def remove(ctx: Context, group: Group, member: Member) -> None:
         ctx.reply(member.parked_sync.ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         member.parked_sync = None
     group.roster.remove(member)
+    group.failed_leaders.discard(member.id)
     if group.leader_id == member.id:
         # Whoever it is, the end of the join phase chooses among those who are there.
         group.leader_id = next((other.id for other in group.roster), None)
