@@ -38,6 +38,18 @@ def call(ctx: Context, group: Group, member: Member, now_ms: int, *, cause: str)
     await_member(ctx, group, member, Call.CALLED, now_ms)
 
 
+def call_standbys(ctx: Context, group: Group, now_ms: int) -> None:
+    """Whoever waits and fits one of the open places is called; the others, and all if there is none, are not."""
+    wanted = {place.topics for place in group.places}
+    for member in group.roster.waiting.values():
+        fits = topics_of(member.protocols, group) in wanted
+        if fits and member.call is Call.NOT and member.instance_id not in group.extensions.registered:
+            member.call = Call.CALLED
+            ctx.tell(EventKind.CALLED, group, now_ms, member=member, cause="a place is open")
+        elif not fits:
+            member.call = Call.NOT
+
+
 def await_member(ctx: Context, group: Group, member: Member, call: Call, now_ms: int) -> None:
     rebalance.end_call(member)
     member.call = call

@@ -6,7 +6,7 @@ altered. What follows is at most one rebalance, which takes in everybody for who
 
 from __future__ import annotations
 
-from holdfast.coordinator import batches, rebalance, seats
+from holdfast.coordinator import batches, calls, rebalance, seats
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.extensions import NO_TARGET
 from holdfast.coordinator.group import Group
@@ -59,9 +59,10 @@ def _take_in(ctx: Context, group: Group, now_ms: int) -> None:
 def _become_standbys(ctx: Context, group: Group) -> None:
     """They are all there, and there is room for none: nobody else is to be waited for."""
 
-    def done(now_ms: int) -> None:  # noqa: ARG001
+    def done(now_ms: int) -> None:
         if group.registration_timer is not None:
             group.registration_timer.cancel()
+        calls.call_standbys(ctx, group, now_ms)  # as any standby, to places that are open already
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the end of a registration was not stored: {code.name}")

@@ -47,7 +47,7 @@ def after_removal(
         for member in gone:
             longest_ms = _patience_ms(group, member) if expired else member.session_timeout_ms
             _open_place(ctx, group, member, now_ms + longest_ms if until_ms is None else until_ms)
-        _call_standbys(ctx, group, now_ms)
+        calls.call_standbys(ctx, group, now_ms)
     else:
         rebalance.prepare(ctx, group, now_ms, cause=cause, member=gone[0])
 
@@ -106,24 +106,12 @@ def _open_place(ctx: Context, group: Group, member: Member, until_ms: int) -> No
     group.places.append(place)
 
 
-def _call_standbys(ctx: Context, group: Group, now_ms: int) -> None:
-    """Whoever fits one of the open places is called; the others, and all if there is none, are not."""
-    wanted = {place.topics for place in group.places}
-    for member in group.roster.waiting.values():
-        fits = calls.topics_of(member.protocols, group) in wanted
-        if fits and member.call is Call.NOT and member.instance_id not in group.extensions.registered:
-            member.call = Call.CALLED
-            ctx.tell(EventKind.CALLED, group, now_ms, member=member, cause="a place is open")
-        elif not fits:
-            member.call = Call.NOT
-
-
 def review_places(ctx: Context, group: Group, now_ms: int) -> None:
     """A standby is gone: if nobody is left for a place, there is nothing to wait for."""
     if not group.places or group.state is not STABLE:
         return
     if _can_be_replaced(ctx, group, ()):
-        _call_standbys(ctx, group, now_ms)  # some may have been announced when the place opened, and are no longer
+        calls.call_standbys(ctx, group, now_ms)  # some may have been announced when the place opened, and are no longer
     else:
         gone = group.places[0].member
         rebalance.prepare(ctx, group, now_ms, cause="the last standby for an open place is gone", member=gone)
@@ -169,7 +157,7 @@ def take_place(ctx: Context, group: Group, command: Join, heir: Member, place: P
         leads = place.led and knows_skip
         shown = gone.id if place.led and not knows_skip else group.leader_id
         ctx.reply(command.ticket, joined(group, heir, leader_id=shown, with_members=leads, skip=leads))
-        _call_standbys(ctx, group, now_ms)
+        calls.call_standbys(ctx, group, now_ms)
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, member=heir, cause=f"its place was not stored: {code.name}")
