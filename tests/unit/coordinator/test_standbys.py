@@ -21,6 +21,7 @@ from tests.unit.coordinator.extension_scene import (
     seated,
     worker,
 )
+from tests.unit.coordinator.model_client import ModelClient
 from tests.unit.coordinator.scene import Consumer, keep_alive, stable
 
 
@@ -540,6 +541,78 @@ def test_a_hand_over_that_is_open_makes_it_a_rebalance() -> None:
     one.leave()
 
     assert rebalances(bench) == before + 1
+
+
+@pytest.mark.parametrize("goes", ["by its session", "by the clock", "by leaving"])
+def test_in_the_end_of_a_hand_over_whose_giver_died_everything_has_one_owner(goes: str) -> None:
+    # given a cooperative group of one that has everything, and a second member to which it is to give something up
+    bench = Bench()
+    bench.topics["t"] = 4
+    bench.configure(target_size=2)
+    bench.configure(standby_takeover_ms=300 if goes == "by the clock" else -1)
+    giver, taker, standby = (ModelClient(bench, bench.topics, name, 9, cooperative=True) for name in "GTS")
+    live_for(1_000, giver)
+    assert len(giver.owned) == 4
+    for _ in range(3):  # join, sync, and what the giver has to do for that
+        taker.act()
+        giver.act()
+        giver.hear()
+        taker.hear()
+    assert (len(giver.owned), len(taker.owned), giver.joined) == (2, 0, False), "the hand-over is not open"
+    standby.act()
+    live_for(100, standby)
+    assert bench.extensions().waiting == [standby.id]
+
+    # when the giver goes before it has joined again
+    if goes == "by leaving":
+        bench.leave((giver.id, giver.instance))
+    giver.dies()
+    live_for(SESSION_MS + 3 * REBALANCE_MS, taker, standby)
+
+    # then the other and the standby have everything, each partition once
+    assert taker.is_working and standby.is_working
+    assert {member.id for member in bench.group().roster} == {taker.id, standby.id}
+    assert sorted([*taker.owned, *standby.owned]) == [("t", number) for number in range(4)]
+
+
+def live_for(ms: int, *clients: ModelClient) -> None:
+    """Time passes while these do what they do; at no time do two of them own the same."""
+    bench = clients[0].bench
+    for _ in range(ms // 50):
+        for client in clients:
+            client.act()
+            for one in clients:
+                one.hear()
+        owned = [partition for client in clients for partition in client.owned]
+        assert len(owned) == len(set(owned)), "owned twice"
+        bench.advance(50)
+
+
+def test_of_more_standbys_than_members_each_loss_is_taken_by_one_and_the_others_wait_on() -> None:
+    # given one member and three standbys
+    bench = Bench()
+    bench.configure(target_size=1)
+    active, *standbys = (worker(bench, name, 0) for name in ("1", "2", "3", "4"))
+    stable(active)
+    seated(*standbys)
+    began = rebalances(bench)
+
+    # when one after the other goes that has the share
+    for losses in range(1, 4):
+        active.leave()
+        assert [standby.heartbeat() for standby in standbys] == [REBALANCE] * len(standbys)
+        active, *standbys = standbys
+        for one in (active, *standbys):
+            assert not one.join().parked
+
+        # then the first that joins has it, and the others have nothing and are not called any more
+        assert partitions(active.sync()) == {0}
+        assert active.leads
+        assert [partitions(standby.sync()) for standby in standbys] == [set()] * len(standbys)
+        assert {one.heartbeat() for one in (active, *standbys)} == {ErrorCode.NONE}
+        assert bench.extensions().waiting == [standby.id for standby in standbys]
+        assert bench.extensions().assignment_epoch == 1_000_000 + losses
+    assert rebalances(bench) == began
 
 
 def test_static_members_that_restart_beside_an_open_place_do_not_close_it() -> None:
