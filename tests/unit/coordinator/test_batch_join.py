@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
-from holdfast.coordinator.batch_join import MOST_MEMBERS
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Client
 from holdfast.wire.error_codes import ErrorCode
@@ -219,26 +216,3 @@ def test_an_heir_whose_answer_waits_takes_part_in_the_rebalance_that_its_batch_b
     one.join()
     assert [handle.code for handle in (heir, other)] == [ErrorCode.NONE] * 2
     assert heir.generation == other.generation == bench.generation() == 2
-
-
-def test_as_many_members_as_one_request_may_have_do_not_stop_the_others() -> None:
-    """Each entry that was seated, and each session that ended meanwhile, was a look at all the others."""
-    # given a request with as many as it may have, all but one of them seated at once, and that one keeps them waiting
-    bench = Bench(checked=False)
-    bench.configure(target_size=1)
-    one = worker(bench, "1", 0, session_ms=100 * SESSION_MS, rebalance_ms=100 * SESSION_MS)
-    stable(one)
-    standbys = [entry(worker(bench, f"s-{number}")) for number in range(MOST_MEMBERS - 1)]
-    odd = entry(worker(bench, "odd", protocols=("roundrobin",)))
-
-    # when they join, and their sessions end while they wait
-    began = time.process_time()
-    handles = bench.join_all(*standbys, odd, client=connection())
-    bench.advance(SESSION_MS)
-    took = time.process_time() - began
-
-    # then nobody has been expelled, and it took a small part of what it takes to look at each of them for each of them
-    assert took < 5
-    assert all(handle.parked for handle in handles)
-    assert not bench.told(EventKind.SESSION_EXPIRED)
-    assert len(bench.group().roster.waiting) == MOST_MEMBERS - 1
