@@ -174,16 +174,16 @@ def surplus(group: Group) -> list[Member]:
 
     Who has come has the share rather than one that has not: its seat would be kept, and its share lie idle.
     """
-    newcomers = [member for member in group.roster if not member.in_generation]
-    newcomers.sort(key=lambda member: (member.parked_join is None, _is_lost(member), member.number))
     target = group.extensions.target_size
     too_many = len(group.roster) - target if target != NO_TARGET else 0
-    count = max(too_many, sum(map(_is_lost, newcomers)))
+    count = max(too_many, sum(map(_is_lost, group.roster)))
     if count <= 0 or not has_seats(group, group.roster.elect_protocol()):
         return []
+    newcomers = [member for member in group.roster if not member.in_generation]
+    newcomers.sort(key=lambda member: (member.parked_join is None, _is_lost(member), member.number))
     return newcomers[-count:]
 
 
 def _is_lost(member: Member) -> bool:
-    """Whether it waited, was to take part, and hung up before it joined."""
+    """Whether it only waited so far, was to take part, and hung up before it joined."""
     return member.had_seat and member.is_away and member.parked_join is None
