@@ -152,7 +152,8 @@ class Consumer:
     @property
     def assignment_epoch(self) -> int | None:
         """The fencing token of the present assignment: it rises with every change of who owns what, also where the
-        generation stays. None where the broker has none, as Apache Kafka."""
+        generation stays. A seat that changes hands within its `group.instance.id` keeps it: there the member id tells
+        the processes apart. None where the broker has none, as Apache Kafka."""
         return self._group.epoch
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.coordinator import joining, rebalance, sessions
+from holdfast.coordinator import intake, joining, rebalance, sessions
 from holdfast.coordinator.answers import join_error, joined
 from holdfast.coordinator.batches import Batch
 from holdfast.coordinator.context import Context
@@ -54,6 +54,7 @@ def join(ctx: Context, group: Group, commands: Sequence[Join], now_ms: int) -> N
             return
         group.gathering -= 1
         rebalance.maybe_complete(ctx, group, now_ms)
+        intake.review(ctx, group, now_ms)
 
     go_on(now_ms)
 

@@ -11,6 +11,7 @@ takes as long as its slowest member. Until then nobody has heard of any of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,21 +38,27 @@ class Slot:
         assert self.answer is None
         self.answer = answer
         self.batch.unanswered -= 1
+        if answer.error_code == ErrorCode.NONE:
+            self.batch.unheard[answer.member_id] += 1
 
     def clear(self) -> None:
         assert self.answer is not None
+        if self.answer.error_code == ErrorCode.NONE:
+            self.batch.unheard[self.answer.member_id] -= 1
         self.answer = None
         self.batch.unanswered += 1
 
 
 class Batch:
-    __slots__ = ("group", "slots", "unanswered")
+    __slots__ = ("group", "slots", "unanswered", "unheard")
 
     def __init__(self, tickets: Sequence[object]) -> None:
         self.group: Group | None = None
         """None while all entries were refused before anybody asked for the group."""
         self.slots = [Slot(ticket, self) for ticket in tickets]
         self.unanswered = len(self.slots)
+        self.unheard: Counter[str] = Counter()
+        """How many good answers each member id has here: asked for every session that ends, of thousands at once."""
 
     def joined(self) -> Iterator[tuple[Member, Slot]]:
         """Members that have a good answer and have not heard it."""
@@ -63,7 +70,7 @@ class Batch:
 
 
 def has_unheard_answer(group: Group, member: Member) -> bool:
-    return any(one is member for batch in group.batches for one, _ in batch.joined())
+    return any(batch.unheard[member.id] for batch in group.batches)
 
 
 def recall(group: Group) -> None:

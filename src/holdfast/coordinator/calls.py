@@ -11,7 +11,7 @@ Whoever was called and does not come within its rebalance time-out makes all rej
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.coordinator import rebalance, sessions
@@ -36,6 +36,18 @@ def call(ctx: Context, group: Group, member: Member, now_ms: int, *, cause: str)
     """Its share has changed: it has to come for it."""
     ctx.tell(EventKind.CALLED, group, now_ms, member=member, cause=cause)
     await_member(ctx, group, member, Call.CALLED, now_ms)
+
+
+def call_standbys(ctx: Context, group: Group, now_ms: int) -> None:
+    """Whoever waits and fits one of the open places is called; the others, and all if there is none, are not."""
+    wanted = {place.topics for place in group.places}
+    for member in group.roster.waiting.values():
+        fits = topics_of(member.protocols, group) in wanted
+        if fits and member.call is Call.NOT and member.instance_id not in group.extensions.registered:
+            member.call = Call.CALLED
+            ctx.tell(EventKind.CALLED, group, now_ms, member=member, cause="a place is open")
+        elif not fits:
+            member.call = Call.NOT
 
 
 def await_member(ctx: Context, group: Group, member: Member, call: Call, now_ms: int) -> None:
@@ -111,16 +123,17 @@ def topics_of(protocols: Iterable[Protocol], group: Group) -> frozenset[str] | N
         return None
 
 
-def is_settled(group: Group, gone: Iterable[Member] = ()) -> bool:
-    """Everybody has what is his, and nothing is on its way from one member to another.
+def is_settled(group: Group, gone: Sequence[Member] = ()) -> bool:
+    """Everybody has what is his, and nothing is on its way from one member to another. `gone` has what it left behind.
 
     In a cooperative group a partition that moves is nobody's for one generation (KIP-429): the member that is to give
     it up claimed it when it joined, and does not find it in its share. It will join again by itself; if it were called,
     that join would be taken for the answer, and the partition would stay nobody's.
     """
-    if group.state is not STABLE or group.protocol_type != CONSUMER or group.roster.awaiting_sync:
+    if group.state is not STABLE or group.protocol_type != CONSUMER or not has_epochs_left(group):
         return False
-    if not has_epochs_left(group):
+    # One that went before its SyncGroup, and is not out yet, would be waited for as long as its session lasts.
+    if not group.roster.awaiting_sync <= {member.id for member in gone}:
         return False
     try:
         return all(claims(member, group) <= partitions_of(member.assignment) for member in (*group.roster, *gone))

@@ -275,6 +275,7 @@ class GroupCoordinator:
             def follow(now_ms: int, group: Group = group, member: Member = member) -> None:
                 if member.is_away:
                     registration.connection_lost(self._ctx, group, member, now_ms)
+                    intake.connection_lost(self._ctx, group, member, now_ms)
                     standbys.connection_lost(self._ctx, group, member, now_ms)
 
             self._ctx.when_free(group, follow, now_ms)

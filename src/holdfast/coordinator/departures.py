@@ -37,12 +37,13 @@ def heartbeat(ctx: Context, group: Group, request: HeartbeatRequest, client: Cli
         if returned:
             intake.review(ctx, group, now_ms)
         return code
-    if request.generation_id != group.generation:
-        # One that only waited so far is told to join, not that it has lost something.
-        return ErrorCode.REBALANCE_IN_PROGRESS if member.had_seat else ErrorCode.ILLEGAL_GENERATION
+    if request.generation_id != group.generation and not member.had_seat:
+        return ErrorCode.ILLEGAL_GENERATION
     # A request that is wrong in any way does not keep a session alive; this one is right.
     presence.heard(group, member, client)
     sessions.refresh(ctx, group, member, now_ms)
+    if request.generation_id != group.generation:
+        return ErrorCode.REBALANCE_IN_PROGRESS  # it only waited so far: it is to join, and has not lost anything
     if group.growth_unreviewed:
         growth.review_after_loading(ctx, group, now_ms)
     answer = ANSWERS[Request.HEARTBEAT][group.state]

@@ -101,6 +101,9 @@ class Group:
         self.places: list[Place] = []
         """Of members that went in this generation, while their shares wait for standbys. Still stored as members."""
         self.registration_timer: Timer | None = None
+        self.announced_members = 0
+        """Loaded with a share although they are announced: they had gone, and the broker was killed before anybody had
+        their places. At most so many: who goes again is not subtracted."""
         self.is_held = False
         """An empty group began to form and waits for the members that were announced, not for the initial delay."""
         self.gathering = 0
@@ -108,7 +111,7 @@ class Group:
         self.batches: list[Batch] = []
         """Those that are not answered yet."""
         self.failed_leaders: set[str] = set()
-        """Those who could not assign since the last good generation."""
+        """Members who could not assign since the last good generation."""
         self.failed_rounds = 0
         self.backs_off = False
         """After a failed round the join phase is not ended before its time is up."""
@@ -296,6 +299,7 @@ class Group:
             )
             if self.roster.get(member.id) is None and self.roster.holder_of(member.instance_id) is None:
                 self.roster.add(member)
+        self.announced_members = sum(member.instance_id in self.extensions.registered for member in self.roster)
         if not stored.members:
             self.state = EMPTY
         else:

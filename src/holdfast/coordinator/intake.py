@@ -6,7 +6,7 @@ altered. What follows is at most one rebalance, which takes in everybody for who
 
 from __future__ import annotations
 
-from holdfast.coordinator import rebalance, seats
+from holdfast.coordinator import batches, calls, rebalance, seats
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.extensions import NO_TARGET
 from holdfast.coordinator.group import Group
@@ -17,13 +17,26 @@ from holdfast.wire.error_codes import ErrorCode
 
 
 def review(ctx: Context, group: Group, now_ms: int) -> None:
+    if group.gathering:
+        return  # asked when the batch is in: once, and not with each of its thousands
     if group.busy:
         ctx.when_free(group, lambda later_ms: review(ctx, group, later_ms), now_ms)
     elif group.state is PREPARING:
+        seats.promote(group)  # one that hung up when this rebalance had begun, and is there again
+        batches.recall(group)
         rebalance.maybe_complete(ctx, group, now_ms)
         rebalance.review_hold(ctx, group, now_ms)
     elif group.state is STABLE and not _let_surplus_go(ctx, group, now_ms) and group.roster.waiting:
         _take_in(ctx, group, now_ms)
+
+
+def connection_lost(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
+    """Whoever waited, was to take part and has hung up before it joined waits again, and nobody waits for it."""
+    to_join = member.had_seat and not member.waits and member.parked_join is None
+    if group.state is PREPARING and to_join and group.roster.get(member.id) is member:
+        member.had_seat = False
+        group.roster.seat(member)
+        rebalance.maybe_complete(ctx, group, now_ms)
 
 
 def _take_in(ctx: Context, group: Group, now_ms: int) -> None:
@@ -46,9 +59,10 @@ def _take_in(ctx: Context, group: Group, now_ms: int) -> None:
 def _become_standbys(ctx: Context, group: Group) -> None:
     """They are all there, and there is room for none: nobody else is to be waited for."""
 
-    def done(now_ms: int) -> None:  # noqa: ARG001
+    def done(now_ms: int) -> None:
         if group.registration_timer is not None:
             group.registration_timer.cancel()
+        calls.call_standbys(ctx, group, now_ms)  # as any standby, to places that are open already
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the end of a registration was not stored: {code.name}")
@@ -63,7 +77,8 @@ def _let_surplus_go(ctx: Context, group: Group, now_ms: int) -> bool:
         return False
     if len(group.roster) + len(group.places) <= target:
         return False
-    surplus: list[Member] = sorted(group.roster, key=lambda member: member.number)[target:]
+    # Before them whoever is away: those who are left have to form the next generation.
+    surplus: list[Member] = sorted(group.roster, key=lambda member: (member.is_away, member.number))[target:]
     if not surplus:
         # Nobody has to go, but the open places would be too many.
         gone = group.places[0].member

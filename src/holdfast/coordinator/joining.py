@@ -366,6 +366,7 @@ def _take_seat(ctx: Context, group: Group, command: Join, member: Member, new_id
     if group.leader_id == old_id:
         group.leader_id = new_id
     group.roster.rename(member, new_id)
+    group.failed_leaders.discard(old_id)  # another process may be able to
     member.client = command.client
     member.appeared_ms = now_ms
     presence.heard(group, member, command.client)
@@ -393,6 +394,9 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
 
     def stored(now_ms: int) -> None:
         _take_seat(ctx, group, command, member, new_id, now_ms)
+        if member.call is not Call.NOT:
+            # Its predecessor was called. This is the join that was asked for: its SyncGroup brings the new share.
+            calls.await_member(ctx, group, member, Call.JOINED, now_ms)
         ctx.tell(
             EventKind.STATIC_REJOINED, group, now_ms, member=member, cause="no rebalance", reason=command.request.reason
         )

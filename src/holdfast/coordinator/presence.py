@@ -28,12 +28,13 @@ def heard(group: Group, member: Member, client: Client) -> bool:
     """Takes down over which connection the member spoke. Returns whether it had been given up."""
     presence = client.presence
     if presence is not None and presence.is_closed:
-        # It was closed while what came over it waited for the disk.
-        forget(member)
+        # It was closed while what came over it waited for the disk. A clock that runs for an earlier one runs on.
+        _leave(member)
         member.is_away = True
         return False
     if presence is not member.presence:
-        forget(member)
+        _leave(member)
+        _stop_clock(member)
         member.presence = presence
         if presence is not None:
             presence.members[member] = group
@@ -44,11 +45,15 @@ def heard(group: Group, member: Member, client: Client) -> bool:
 
 
 def forget(member: Member) -> None:
-    """The member is gone, or heard over another connection."""
+    """The member is gone."""
+    _leave(member)
+    _stop_clock(member)
+
+
+def _leave(member: Member) -> None:
     if member.presence is not None:
         member.presence.members.pop(member, None)
         member.presence = None
-    _stop_clock(member)
 
 
 def _stop_clock(member: Member) -> None:

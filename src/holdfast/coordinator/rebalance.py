@@ -155,6 +155,7 @@ def remove(ctx: Context, group: Group, member: Member) -> None:
         ctx.reply(member.parked_sync.ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         member.parked_sync = None
     group.roster.remove(member)
+    group.failed_leaders.discard(member.id)
     if group.leader_id == member.id:
         # Whoever it is, the end of the join phase chooses among those who are there.
         group.leader_id = next((other.id for other in group.roster), None)
@@ -213,17 +214,39 @@ def complete(ctx: Context, group: Group, now_ms: int) -> None:
         return
     surplus = seats.surplus(group)
     leader = _choose_leader(group, surplus)
+    if leader is None and roster.parked_joins:
+        _give_up_the_absent(ctx, group, now_ms)
+        surplus = seats.surplus(group)
+        leader = _choose_leader(group, surplus)
     if leader is None:
-        # Static members only, and all of them away: their seats wait until one returns or the sessions end.
+        # Static members only, and all of them away: their seats wait until one returns, a standby comes or the sessions
+        # end.
+        seats.promote(group, nobody_else=True)
+        batches.recall(group)
         _wait_again(ctx, group, now_ms)
         return
     _cancel(group.rebalance_timer)
     _form_generation(ctx, group, leader, surplus, now_ms)
 
 
+def _give_up_the_absent(ctx: Context, group: Group, now_ms: int) -> None:
+    """All who have a share are away, and there is a target: kept seats would shut out those who came instead of them.
+
+    As when a target is lowered, who is given up is unknown from then on, and comes back as a standby.
+    """
+    roster, target = group.roster, group.extensions.target_size
+    absent = [member for member in roster if member.parked_join is None and member.in_generation]
+    absent.sort(key=lambda member: member.number)
+    for member in absent[max(0, target - roster.parked_joins) :]:
+        cause = f"away, and others have come: target.group.size is {target}"
+        ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause=cause)
+        remove(ctx, group, member)
+
+
 def _choose_leader(group: Group, surplus: list[Member]) -> Member | None:
     """The old leader if it is there, else anybody who is; but rather one who has not just failed to assign."""
-    here = [member for member in group.roster if member.parked_join is not None and member not in surplus]
+    out = set(surplus)
+    here = [member for member in group.roster if member.parked_join is not None and member not in out]
     able = [member for member in here if member.id not in group.failed_leaders] or here
     leader = group.roster.get(group.leader_id) if group.leader_id is not None else None
     return leader if leader in able else next(iter(able), None)
@@ -232,13 +255,14 @@ def _choose_leader(group: Group, surplus: list[Member]) -> Member | None:
 def _form_generation(ctx: Context, group: Group, leader: Member, surplus: list[Member], now_ms: int) -> None:
     """Stores the new generation before anybody hears of it: it must not go back, whatever happens."""
     protocol_name = group.roster.elect_protocol()
+    out = set(surplus)
     record = GenerationValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation + 1,
         protocol=protocol_name,
         leader=leader.id,
         current_state_timestamp=now_ms,
-        members=[group.generation_member(member, protocol_name) for member in group.roster if member not in surplus],
+        members=[group.generation_member(member, protocol_name) for member in group.roster if member not in out],
     )
 
     def formed(now_ms: int) -> None:
@@ -254,13 +278,14 @@ def _form_generation(ctx: Context, group: Group, leader: Member, surplus: list[M
                 sessions.refresh(ctx, group, member, now_ms)
         _wait_again(ctx, group, now_ms)
 
-    ctx.store(group, [(GenerationKey(group.id), record), *_arrivals(group)], formed, failed)
+    ctx.store(group, [(GenerationKey(group.id), record), *_arrivals(group, surplus)], formed, failed)
 
 
-def _arrivals(group: Group) -> tuple[Record, ...]:
-    """Whoever was announced and is in the generation is expected no longer."""
+def _arrivals(group: Group, surplus: list[Member]) -> tuple[Record, ...]:
+    """Whoever was announced and has come, or is in the generation, is expected no longer."""
     registered = group.extensions.registered
-    here = {member.instance_id for member in group.roster}
+    lost = {member for member in surplus if member.parked_join is None}
+    here = {member.instance_id for member in group.roster if member not in lost}
     left = {instance_id: at_ms for instance_id, at_ms in registered.items() if instance_id not in here}
     return group.extensions_record(registered=left) if len(left) < len(registered) else ()
 
@@ -272,7 +297,7 @@ def _generation_formed(ctx: Context, group: Group, leader: Member, surplus: list
     seated = [(member, roster.park_join(member, None)) for member in surplus]
     for member, _ in seated:
         roster.seat(member)
-        member.is_new = False
+        member.is_new = member.had_seat = False
         seats.tell_seated(ctx, group, member, now_ms)
     ctx.tell(
         EventKind.GENERATION_FORMED,
@@ -294,8 +319,8 @@ def _generation_formed(ctx: Context, group: Group, leader: Member, surplus: list
         if parked is not None:
             ctx.reply(parked.ticket, joined(group, member, with_members=member is leader))
     for member, parked in seated:
-        sessions.refresh(ctx, group, member, now_ms)
         if parked is not None:
+            sessions.refresh(ctx, group, member, now_ms)
             ctx.reply(parked.ticket, joined(group, member))
     await_syncs(ctx, group, now_ms)
 

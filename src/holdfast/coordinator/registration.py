@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.coordinator import intake, rebalance, seats, sessions
+from holdfast.coordinator import calls, intake, rebalance, seats, sessions
 from holdfast.coordinator.answers import join_error
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.group import CONSUMER, Group
@@ -134,8 +134,7 @@ def cancel(
         cause = f"cancelled by {client.client_id} from {client.host}"
         ctx.tell(EventKind.REGISTRATION_CANCELLED, group, now_ms, cause=cause, instance_ids=ended)
         ctx.reply(ticket, answer)
-        watch(ctx, group)
-        intake.review(ctx, group, now_ms)
+        _take_part(ctx, group, now_ms)
 
     def failed(code: ErrorCode, now_ms: int) -> None:  # noqa: ARG001
         ctx.reply(ticket, CancelRegistrationResponse(error_code=code))
@@ -144,6 +143,13 @@ def cancel(
 
 
 # -- the end of the wait -----------------------------------------------------------------------------------------------
+
+
+def _take_part(ctx: Context, group: Group, now_ms: int) -> None:
+    """Whoever came, and is announced no longer, waits for nobody: it has a share if there is room, or is a standby."""
+    watch(ctx, group)
+    calls.call_standbys(ctx, group, now_ms)
+    intake.review(ctx, group, now_ms)
 
 
 def watch(ctx: Context, group: Group, not_before_ms: int = 0) -> None:
@@ -179,8 +185,7 @@ def _expire(ctx: Context, group: Group, now_ms: int) -> None:
         cause = f"{len(over) - len(absent)} of {len(over)} announced members came in time"
         if absent:
             ctx.tell(EventKind.REGISTRATION_EXPIRED, group, now_ms, cause=cause, instance_ids=absent)
-        watch(ctx, group)
-        intake.review(ctx, group, now_ms)
+        _take_part(ctx, group, now_ms)
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, cause=f"the end of a registration was not stored: {code.name}")

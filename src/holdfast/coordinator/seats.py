@@ -11,6 +11,7 @@ Only groups of type `consumer` have seats: nobody else's empty share is known.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from holdfast.coordinator import presence, sessions
@@ -130,34 +131,59 @@ def missing(group: Group) -> list[str]:
 
 def is_last_expected(group: Group, instance_id: str | None) -> bool:
     """Whether this one, who was announced, is the only one missing, so that the group can take all of them in."""
-    few_missing = len(group.roster.waiting) + 1 >= len(group.extensions.registered)
+    few_missing = _counted(group) + 1 >= len(group.extensions.registered)
     return group.state is STABLE and few_missing and missing(group) == [instance_id]
 
 
 def all_here(group: Group) -> bool:
-    """Whether nobody is missing. Those who were announced and have no share wait or have parked their joins."""
-    registered = len(group.extensions.registered)
-    counted = len(group.roster.waiting) + (group.roster.parked_joins if group.state is PREPARING else 0)
-    return counted >= registered and not missing(group)
+    """Whether nobody is missing."""
+    return _counted(group) >= len(group.extensions.registered) and not missing(group)
+
+
+def _counted(group: Group) -> int:
+    """As many as can be there of those who were announced, without a look at each of them whenever one arrives.
+
+    They wait or have parked their joins; only what was loaded may have a share.
+    """
+    parked = group.roster.parked_joins if group.state is PREPARING else 0
+    return len(group.roster.waiting) + parked + group.announced_members
 
 
 # -- those who stop waiting --------------------------------------------------------------------------------------------
 
 
-def promote(group: Group, *, also_away: bool = False) -> None:
-    """A rebalance begins: those who wait take part in it as far as there is room, the announced first."""
+def promote(group: Group, *, also_away: bool = False, nobody_else: bool = False) -> None:
+    """A rebalance begins: those who wait take part in it as far as there is room, the announced first.
+
+    If nobody who has a share is there, then as if there were nobody: members that are away cannot form a generation.
+    """
     waiting = [member for member in group.roster.waiting.values() if also_away or not member.is_away]
-    waiting.sort(key=lambda member: (member.instance_id not in group.extensions.registered, member.number))
-    for member in waiting[: room(group)]:
+    waiting.sort(key=attrgetter("number"))
+    registered = group.extensions.registered
+    if registered:
+        waiting.sort(key=lambda member: member.instance_id not in registered)
+    free = room(group)
+    if free is not None and (nobody_else or all(member.is_away for member in group.roster)):
+        free = group.extensions.target_size
+    for member in waiting[:free]:
         group.roster.promote(member)
 
 
 def surplus(group: Group) -> list[Member]:
-    """The join phase is over: the newcomers for whom there is no share. They have parked their joins."""
+    """The join phase is over: the newcomers for whom there is no share, and those who waited and are away.
+
+    Who has come has the share rather than one that has not: its seat would be kept, and its share lie idle.
+    """
     target = group.extensions.target_size
-    if target == NO_TARGET or not has_seats(group, group.roster.elect_protocol()):
+    too_many = len(group.roster) - target if target != NO_TARGET else 0
+    count = max(too_many, sum(map(_is_lost, group.roster)))
+    if count <= 0 or not has_seats(group, group.roster.elect_protocol()):
         return []
-    newcomers = [member for member in group.roster if not member.in_generation and member.parked_join is not None]
-    newcomers.sort(key=lambda member: member.number)
-    too_many = len(group.roster) - target
-    return newcomers[-too_many:] if too_many > 0 else []
+    newcomers = [member for member in group.roster if not member.in_generation]
+    newcomers.sort(key=lambda member: (member.parked_join is None, _is_lost(member), member.number))
+    return newcomers[-count:]
+
+
+def _is_lost(member: Member) -> bool:
+    """Whether it only waited so far, was to take part, and hung up before it joined."""
+    return member.had_seat and member.is_away and member.parked_join is None

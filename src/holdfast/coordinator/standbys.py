@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.coordinator import calls, growth, intake, presence, rebalance, sessions
 from holdfast.coordinator.answers import FIRST_WITH_SKIP_ASSIGNMENT, join_error, joined
@@ -45,21 +45,33 @@ def after_removal(
         rebalance.maybe_complete(ctx, group, now_ms, also_in_delay=expired)
     elif _can_be_replaced(ctx, group, gone):
         for member in gone:
-            _open_place(ctx, group, member, now_ms, until_ms)
-        _call_standbys(ctx, group, now_ms)
+            longest_ms = _patience_ms(group, member) if expired else member.session_timeout_ms
+            _open_place(ctx, group, member, now_ms + longest_ms if until_ms is None else until_ms)
+        calls.call_standbys(ctx, group, now_ms)
     else:
         rebalance.prepare(ctx, group, now_ms, cause=cause, member=gone[0])
 
 
 def _can_be_replaced(ctx: Context, group: Group, gone: Sequence[Member]) -> bool:
     """Whether there is a standby for each of them, and nothing else is on its way."""
-    if group.extensions.target_size == NO_TARGET or not group.roster.waiting or not calls.is_settled(group, gone):
+    if group.extensions.target_size == NO_TARGET or not group.roster.waiting:
         return False
-    if any(member.id == group.stored.leader_id for member in gone) and growth.has_grown(ctx, group):
-        return False  # whoever leads next takes the topics as they are now for what was assigned
+    # The standbys are counted first: they are few, and to see that a group is settled takes a look at every share.
+    if not _is_offered(group, gone) or not calls.is_settled(group, gone):
+        return False
+    led = any(member.id == group.stored.leader_id for member in gone)
+    # Whoever leads next takes the topics as they are now for what was assigned.
+    return not (led and growth.has_grown(ctx, group))
+
+
+def _is_offered(group: Group, gone: Sequence[Member]) -> bool:
+    """Whether there are standbys enough with the topics of these, and of the places that are open already."""
+    standbys = _standbys(group)
+    if len(standbys) < len(gone) + len(group.places):
+        return False
     wanted = Counter([calls.topics_of(member.protocols, group) for member in gone])
     wanted.update(place.topics for place in group.places)
-    offered = Counter(calls.topics_of(member.protocols, group) for member in _standbys(group))
+    offered = Counter(calls.topics_of(member.protocols, group) for member in standbys)
     return None not in wanted and all(offered[topics] >= count for topics, count in wanted.items())
 
 
@@ -70,7 +82,13 @@ def _standbys(group: Group) -> list[Member]:
     return [member for member in waiting if not member.is_away and member.instance_id not in registered]
 
 
-def _open_place(ctx: Context, group: Group, member: Member, now_ms: int, until_ms: int | None) -> None:
+def _patience_ms(group: Group, gone: Member) -> int:
+    """How long a place is open whose owner's session is over: not for another one, if a rebalance takes less."""
+    longest_ms = max(member.rebalance_timeout_ms for member in _standbys(group))
+    return min(gone.session_timeout_ms, max(longest_ms, rebalance.LEAST_WAIT_MS))
+
+
+def _open_place(ctx: Context, group: Group, member: Member, until_ms: int) -> None:
     led = group.stored.leader_id == member.id
     place = Place(member, calls.topics_of(member.protocols, group) or frozenset(), led)
     if led:
@@ -84,20 +102,8 @@ def _open_place(ctx: Context, group: Group, member: Member, now_ms: int, until_m
             cause = f"no standby took the place of {member.instance_id or member.id} in time"
             rebalance.prepare(ctx, group, now_ms, cause=cause, member=member)
 
-    place.until = ctx.timers.at(now_ms + member.session_timeout_ms if until_ms is None else until_ms, time_is_up)
+    place.until = ctx.timers.at(until_ms, time_is_up)
     group.places.append(place)
-
-
-def _call_standbys(ctx: Context, group: Group, now_ms: int) -> None:
-    """Whoever fits one of the open places is called; the others, and all if there is none, are not."""
-    wanted = {place.topics for place in group.places}
-    for member in group.roster.waiting.values():
-        fits = calls.topics_of(member.protocols, group) in wanted
-        if fits and member.call is Call.NOT and member.instance_id not in group.extensions.registered:
-            member.call = Call.CALLED
-            ctx.tell(EventKind.CALLED, group, now_ms, member=member, cause="a place is open")
-        elif not fits:
-            member.call = Call.NOT
 
 
 def review_places(ctx: Context, group: Group, now_ms: int) -> None:
@@ -105,7 +111,7 @@ def review_places(ctx: Context, group: Group, now_ms: int) -> None:
     if not group.places or group.state is not STABLE:
         return
     if _can_be_replaced(ctx, group, ()):
-        _call_standbys(ctx, group, now_ms)  # some may have been announced when the place opened, and are no longer
+        calls.call_standbys(ctx, group, now_ms)  # some may have been announced when the place opened, and are no longer
     else:
         gone = group.places[0].member
         rebalance.prepare(ctx, group, now_ms, cause="the last standby for an open place is gone", member=gone)
@@ -151,7 +157,7 @@ def take_place(ctx: Context, group: Group, command: Join, heir: Member, place: P
         leads = place.led and knows_skip
         shown = gone.id if place.led and not knows_skip else group.leader_id
         ctx.reply(command.ticket, joined(group, heir, leader_id=shown, with_members=leads, skip=leads))
-        _call_standbys(ctx, group, now_ms)
+        calls.call_standbys(ctx, group, now_ms)
 
     def failed(code: ErrorCode, now_ms: int) -> None:
         ctx.tell(EventKind.STORE_FAILED, group, now_ms, member=heir, cause=f"its place was not stored: {code.name}")
@@ -197,22 +203,34 @@ def _sit(ctx: Context, group: Group, command: Join, heir: Member, place: Place, 
 # -- the clock of a closed connection ----------------------------------------------------------------------------------
 
 
+LEAST_RETRY_MS: Final = 1_000
+"""A clock may be set to a millisecond. One that ran out too early is not looked at that often."""
+
+
 def connection_lost(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
     """Starts the clock, where the group has one."""
-    takeover_ms = group.extensions.standby_takeover_ms
-    if takeover_ms == BY_SESSION or member.waits:
+    _start_clock(ctx, group, member, now_ms + group.extensions.standby_takeover_ms)
+
+
+def _start_clock(ctx: Context, group: Group, member: Member, at_ms: int) -> None:
+    if group.extensions.standby_takeover_ms == BY_SESSION or member.waits:
         return
 
     def time_is_up(now_ms: int) -> None:
         ctx.when_free(group, lambda later_ms: _take_over(ctx, group, member, later_ms), now_ms)
 
-    member.takeover_timer = ctx.timers.at(now_ms + takeover_ms, time_is_up)
+    member.takeover_timer = ctx.timers.at(at_ms, time_is_up)
 
 
 def _take_over(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
     here = group.roster.get(member.id) is member and not member.waits
-    if not here or not member.is_away or member.session is None or not _can_be_replaced(ctx, group, [member]):
-        return  # if no standby fits, its session is what counts
+    if not here or not member.is_away or member.session is None:
+        return
+    if not _can_be_replaced(ctx, group, [member]):
+        # A rebalance is under way, or no standby fits. Both may be otherwise long before its session ends.
+        retry_ms = max(group.extensions.standby_takeover_ms, LEAST_RETRY_MS)
+        _start_clock(ctx, group, member, now_ms + retry_ms)
+        return
     until_ms = member.session.at_ms
     cause = f"its connection closed and it was not heard of for {group.extensions.standby_takeover_ms} ms"
     ctx.tell(EventKind.DROPPED, group, now_ms, member=member, cause=cause)

@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast.coordinator.batch_join import MOST_MEMBERS
 from holdfast.coordinator.effects import Effects
+from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Client
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GroupMetadataKey, GroupMetadataValue
-from tests.unit.coordinator.bench import Bench, Handle
+from tests.unit.coordinator.bench import SESSION_MS, Bench, Handle
+from tests.unit.coordinator.extension_scene import connection, entry, worker
 from tests.unit.coordinator.scene import Consumer, dynamic, lone_member, stable
 
 SMALL, LARGE = 50, 5_000
@@ -229,3 +232,26 @@ def test_a_join_phase_that_nobody_comes_to_does_not_begin_anew_with_every_millis
 
     assert 100 < fired < 2_000
     assert bench.group_or_none() is None or bench.state() == "Empty"
+
+
+def test_as_many_members_as_one_request_may_have_do_not_stop_the_others() -> None:
+    """Each entry that was seated, and each session that ended meanwhile, was a look at all the others."""
+    # given a request with as many as it may have, all but one of them seated at once, and that one keeps them waiting
+    bench = Bench(checked=False)
+    bench.configure(target_size=1)
+    one = worker(bench, "1", 0, session_ms=100 * SESSION_MS, rebalance_ms=100 * SESSION_MS)
+    stable(one)
+    standbys = [entry(worker(bench, f"s-{number}")) for number in range(MOST_MEMBERS - 1)]
+    odd = entry(worker(bench, "odd", protocols=("roundrobin",)))
+
+    # when they join, and their sessions end while they wait
+    began = time.process_time()
+    handles = bench.join_all(*standbys, odd, client=connection())
+    bench.advance(SESSION_MS)
+    took = time.process_time() - began
+
+    # then nobody has been expelled, and it took a small part of what it takes to look at each of them for each of them
+    assert took < 5
+    assert all(handle.parked for handle in handles)
+    assert not bench.told(EventKind.SESSION_EXPIRED)
+    assert len(bench.group().roster.waiting) == MOST_MEMBERS - 1

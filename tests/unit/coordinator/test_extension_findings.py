@@ -69,6 +69,34 @@ def test_whoever_waited_is_not_expelled_while_its_join_is_parked() -> None:
     assert arrived.id not in [event.member_id for event in bench.told(EventKind.SESSION_EXPIRED)]
 
 
+def test_whoever_waited_in_an_old_generation_is_not_expelled_while_it_says_that_it_lives() -> None:
+    """It was told to join and its session ran on, although as long as it only waited such a heartbeat kept it alive."""
+    # given a standby that has not heard of the last generation when a rebalance is to take it in
+    bench = ExtensionBench()
+    leader = member(bench, "L", 0, rebalance_ms=10 * SESSION_MS, session_ms=20 * SESSION_MS)
+    stable(leader)
+    bench.configure(target_size=1)
+    standby = member(bench, "S")
+    seated(standby)
+    leader.metadata = owning(0)
+    leader.join()
+    leader.sync()
+    assert (standby.generation, bench.generation()) == (1, 2)
+    bench.configure(target_size=2)
+
+    # when it is too busy to join, for longer than its session
+    answers = []
+    for _ in range(10):
+        bench.advance(SESSION_MS // 2)
+        answers.append(standby.heartbeat())
+
+    # then it is told to join, every time, and has its place when it does
+    assert answers == [IN_PROGRESS] * 10
+    joining = standby.join()
+    leader.join()
+    assert joining.generation == 3
+
+
 @pytest.mark.parametrize("comes", ["new", "again"])
 def test_a_standby_that_does_not_offer_the_protocol_in_use_makes_the_group_choose_another(comes: str) -> None:
     """Told of a protocol that it did not offer, a client gives up; it must not get its seat under that one."""
@@ -315,6 +343,33 @@ def test_members_whose_registration_ended_are_called_to_the_place_that_is_open()
     assert bench.extensions().open_places == 1
     standby.leave()
 
+    assert announced.heartbeat() is IN_PROGRESS
+    announced.join()
+    assert announced.sync().reply.assignment == follower.assignment
+
+
+@pytest.mark.parametrize("end", ["expires", "is cancelled", "is complete"])
+def test_members_whose_registration_ended_are_called_also_while_another_standby_is(end: str) -> None:
+    """The one that was called first may be slow; then the place waited for it alone."""
+    # given an open place for which a standby is called, and a member that waits for another one
+    bench = ExtensionBench()
+    _, follower, _ = pair_and_standby(bench)
+    bench.add_members("A", "B", wait_ms=SESSION_MS // 2)
+    announced = member(bench, "A")
+    seated(announced)
+    follower.leave()
+    assert announced.heartbeat() is NONE
+
+    # when it waits for nobody any more
+    if end == "expires":
+        bench.advance(SESSION_MS // 2)
+    elif end == "is cancelled":
+        bench.cancel()
+    else:
+        seated(member(bench, "B"))
+    assert bench.extensions().open_places == 1
+
+    # then it may have the place
     assert announced.heartbeat() is IN_PROGRESS
     announced.join()
     assert announced.sync().reply.assignment == follower.assignment

@@ -87,3 +87,28 @@ def test_a_follower_has_nothing_to_report() -> None:
 
     assert waiting.code is ErrorCode.NONE
     assert not bench.told(EventKind.ASSIGNMENT_FAILED)
+
+
+def test_whoever_failed_is_remembered_as_long_as_it_is_there() -> None:
+    """One that fails, goes and comes back under another id, in a loop, must not fill the memory."""
+    bench = Bench()
+    stays = worker(bench, "S", 0, session_ms=600_000, rebalance_ms=600_000)
+    joined(stays)
+    stays.sync_with(failure=FAILURE)
+
+    for _ in range(20):
+        fails = worker(bench, None, 1, session_ms=600_000, rebalance_ms=600_000)
+        fails.join()
+        stays.join()
+        bench.advance(LONGEST_BACKOFF_MS)
+        fails.take()
+        stays.take()
+        assert fails.leads, "one that has not failed yet is preferred"
+        fails.sync_with(failure=FAILURE)
+        assert bench.group().failed_leaders == {stays.id, fails.id}
+        fails.leave()
+    assert bench.group().failed_leaders == {stays.id}
+
+    again = stays.restarted()
+    again.join()
+    assert not bench.group().failed_leaders

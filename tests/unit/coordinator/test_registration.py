@@ -21,7 +21,7 @@ from tests.unit.coordinator.extension_scene import (
     seated,
     worker,
 )
-from tests.unit.coordinator.scene import keep_alive, stable
+from tests.unit.coordinator.scene import Consumer, keep_alive, stable
 
 
 @pytest.fixture
@@ -192,6 +192,58 @@ def test_one_that_hangs_up_while_it_waits_has_not_arrived_until_it_is_heard_agai
     early.client = connection()
     assert early.heartbeat() is ErrorCode.NONE
     assert rebalances(bench) == before + 1
+
+
+def about_to_be_taken_in(bench: Bench) -> tuple[Consumer, Consumer, Consumer]:
+    """Given: a member, one that was announced and waited, and the last one, whose join has begun the rebalance."""
+    one, early, late = (worker(bench, name, at, rebalance_ms=30_000) for at, name in enumerate(("1", "early", "late")))
+    stable(one)
+    bench.add_members("early", "late")
+    seated(early)
+    assert late.join().parked
+    assert bench.state() == "PreparingRebalance"
+    return one, early, late
+
+
+def test_one_that_dies_when_the_rebalance_has_begun_is_expected_again_and_not_waited_for(bench: Bench) -> None:
+    # given
+    one, early, late = about_to_be_taken_in(bench)
+
+    # when the one that waited dies before it hears of it
+    bench.hang_up(early.client)
+    one.join()
+
+    # then the others have their generation at once, and it is expected
+    late.take()
+    one.take()
+    assert {member.group_instance_id for member in one.members} == {"1", "late"}
+    assert [(e.group_instance_id, e.arrived) for e in bench.extensions().expected] == [("early", False)]
+
+
+def test_one_that_was_the_last_to_be_waited_for_when_it_died_ends_the_join_phase(bench: Bench) -> None:
+    one, early, late = about_to_be_taken_in(bench)
+    one.join()
+    assert bench.state() == "PreparingRebalance"
+
+    bench.hang_up(early.client)
+
+    one.take()
+    late.take()
+    assert one.generation == late.generation == 2
+
+
+def test_one_that_only_reconnects_when_the_rebalance_has_begun_is_taken_in_by_it(bench: Bench) -> None:
+    """The control."""
+    one, early, late = about_to_be_taken_in(bench)
+    began = rebalances(bench)
+
+    bench.hang_up(early.client)
+    early.client = connection()
+    early.heartbeat()
+
+    all_rejoin(one, early, also=[late])
+    assert rebalances(bench) == began
+    assert not bench.extensions().expected
 
 
 def test_a_waiting_member_that_restarts_keeps_its_seat_under_a_new_id(bench: Bench) -> None:
@@ -432,6 +484,49 @@ def test_whoever_is_expected_is_expected_after_a_crash(bench: Bench) -> None:
     late.join()
     all_rejoin(one, again, also=[late])
     assert rebalances(bench) == before + 1
+
+
+def test_one_that_had_gone_and_is_a_member_again_after_a_crash_has_arrived(bench: Bench) -> None:
+    """Its place was open, so it was announced; nobody had taken it, so it is a member with a fresh session."""
+    # given a group that expects two, one of whom has just left it
+    one, two, standby = worker(bench, "1", 0), worker(bench, "2", 1), worker(bench, "S")
+    stable(one, two)
+    bench.configure(target_size=2)
+    seated(standby)
+    two.leave()
+    bench.add_members("2", "late", wait_ms=60_000)
+
+    # when the broker is killed, and the other one arrives
+    bench.restart()
+    bench.configure(target_size=5)
+    before = rebalances(bench)
+    late = worker(bench, "late", 2)
+    assert late.join().parked
+
+    # then nobody else is waited for
+    assert rebalances(bench) == before + 1
+    assert bench.told(EventKind.REBALANCE_STARTED)[-1].cause == "the announced members are all there"
+    all_rejoin(one, two, also=[late])
+    assert not bench.extensions().expected
+
+
+def test_one_that_had_gone_and_goes_again_after_a_crash_is_waited_for(bench: Bench) -> None:
+    """The control."""
+    one, two, standby = worker(bench, "1", 0), worker(bench, "2", 1), worker(bench, "S")
+    stable(one, two)
+    bench.configure(target_size=2)
+    seated(standby)
+    two.leave()
+    bench.add_members("2", "late", wait_ms=60_000)
+    bench.restart()
+    bench.configure(target_size=5)
+    two.leave()
+    all_rejoin(one)
+    before = rebalances(bench)
+
+    seated(worker(bench, "late", 2))
+
+    assert rebalances(bench) == before
 
 
 def test_a_wait_that_ended_while_the_broker_was_down_is_over(bench: Bench) -> None:

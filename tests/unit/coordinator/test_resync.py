@@ -103,6 +103,39 @@ def test_a_called_member_that_does_not_come_in_time_is_a_rebalance(bench: Bench)
     assert bench.told(EventKind.REBALANCE_STARTED)[-1].cause == "a member that was called did not come"
 
 
+def test_a_called_member_that_restarts_has_come(bench: Bench) -> None:
+    """Its new process joins and syncs anyway; it was told to do so once more, and all rejoined if it took its time."""
+    # given a member whose share grew, and which was called
+    leader, grows, stays = settled(bench)
+    leader.sync_with({grows.id: share(1, 3)}, resync_from_epoch=EPOCH)
+    before = rebalances(bench)
+    bench.advance(REBALANCE_MS - 200)
+
+    # when it restarts
+    again = grows.restarted()
+    assert not again.join().parked
+    bench.advance(300)
+    assert again.heartbeat() is ErrorCode.NONE
+    assert partitions(again.sync()) == {1, 3}
+
+    # then it has its new share, and nobody is called or disturbed any more
+    keep_alive(2 * REBALANCE_MS, leader, again, stays)
+    assert again.heartbeat() is ErrorCode.NONE
+    assert rebalances(bench) == before
+
+
+def test_a_called_member_that_restarts_and_does_not_sync_is_a_rebalance(bench: Bench) -> None:
+    leader, grows, stays = settled(bench)
+    leader.sync_with({grows.id: share(1, 3)}, resync_from_epoch=EPOCH)
+    before = rebalances(bench)
+
+    again = grows.restarted()
+    again.join()
+    keep_alive(REBALANCE_MS, leader, again, stays)
+
+    assert rebalances(bench) == before + 1
+
+
 def test_commits_are_accepted_throughout(bench: Bench) -> None:
     leader, grows, _ = settled(bench)
     leader.sync_with({grows.id: share(1, 3)}, resync_from_epoch=EPOCH)
@@ -195,3 +228,19 @@ def test_the_epoch_rises_with_every_rebalance_and_never_falls(bench: Bench) -> N
         bench.restart()
         assert bench.extensions().assignment_epoch == epochs[-1]
     assert epochs == sorted(set(epochs))
+
+
+def test_a_seat_that_changes_hands_within_its_instance_id_keeps_its_epoch(bench: Bench) -> None:
+    """KIP-345: nobody notices; so it is no token between the two processes, and the docs say what is."""
+    _, follower, _ = settled(bench)
+    old_id, share_before = follower.id, partitions(follower.sync())
+
+    again = follower.restarted()
+    again.join()
+    answer = again.sync_with(wants_epoch=True)
+
+    assert answer.reply.assignment_epoch == EPOCH
+    assert partitions(answer) == share_before
+    assert again.id != old_id
+    assert follower.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
+    assert follower.commit(5).codes == [ErrorCode.FENCED_INSTANCE_ID]

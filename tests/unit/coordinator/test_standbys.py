@@ -9,7 +9,7 @@ import pytest
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.states import EMPTY, PREPARING, STABLE
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import GROUP, SESSION_MS, Bench
+from tests.unit.coordinator.bench import GROUP, REBALANCE_MS, SESSION_MS, Bench
 from tests.unit.coordinator.extension_scene import (
     REBALANCE,
     UNKNOWN,
@@ -21,6 +21,7 @@ from tests.unit.coordinator.extension_scene import (
     seated,
     worker,
 )
+from tests.unit.coordinator.model_client import ModelClient
 from tests.unit.coordinator.scene import Consumer, keep_alive, stable
 
 
@@ -156,6 +157,202 @@ def test_the_size_limit_of_the_broker_counts_standbys() -> None:
     assert three.join().code is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+# -- absent members shut nobody out ------------------------------------------------------------------------------------
+
+LONG_MS = 600_000
+
+
+def is_served(consumer: Consumer) -> bool:
+    """Whether its join has been answered, with a generation that it leads."""
+    consumer.take()
+    return consumer.joining is None and consumer.leads
+
+
+@pytest.mark.parametrize("target", [1, 2])
+def test_a_dead_standby_does_not_shut_out_the_one_that_comes_for_a_member_that_left(target: int) -> None:
+    # given a group of one with a standby whose process is dead
+    bench = Bench()
+    active = worker(bench, None, 0)
+    stable(active)
+    bench.configure(target_size=1)
+    dead = worker(bench, "dead", session_ms=LONG_MS)
+    seated(dead)
+    bench.hang_up(dead.client)
+    bench.configure(target_size=target)
+
+    # when the member leaves, and another comes
+    active.leave()
+    newcomer = worker(bench, "N", 0)
+    newcomer.join()
+    bench.advance(REBALANCE_MS)
+
+    # then that one has everything, and the dead one waits
+    assert is_served(newcomer)
+    assert [member.group_instance_id for member in newcomer.members] == ["N"]
+    assert bench.extensions().waiting == [dead.id]
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_standby_that_does_not_come_for_its_share_makes_room_for_one_that_has_come(dies: bool) -> None:
+    # given a group with room for one more, for which a standby is about to be taken in
+    bench = Bench()
+    leader, follower = worker(bench, "L", 0, session_ms=LONG_MS), worker(bench, None, 1)
+    stable(leader, follower)
+    bench.configure(target_size=2)
+    slow, newcomer = worker(bench, "slow", session_ms=LONG_MS), worker(bench, "N", 2)
+    seated(slow)
+    bench.configure(target_size=3)
+    assert bench.state() == "PreparingRebalance"
+
+    # when it is not heard of before the join phase ends, and another member comes
+    if dies:
+        bench.hang_up(slow.client)
+    newcomer.join()
+    leader.join()
+    follower.join()
+    bench.advance(0 if dies else REBALANCE_MS)
+
+    # then that one has the share
+    leader.take()
+    assert {member.group_instance_id for member in leader.members} == {"L", None, "N"}
+    assert bench.extensions().waiting == [slow.id]
+
+
+def a_rebalance_without_anybody(bench: Bench, count: int) -> list[Consumer]:
+    """Given: a group whose target is so many static members, all of them dead, and a rebalance under way."""
+    dead = [worker(bench, f"dead-{number}", number, session_ms=LONG_MS) for number in range(count)]
+    stable(*dead)
+    bench.configure(target_size=count)
+    standby = worker(bench)
+    seated(standby)
+    for one in dead:
+        bench.hang_up(one.client)
+    bench.configure(target_size=count + 1)
+    standby.leave()
+    bench.configure(target_size=count)
+    assert bench.state() == "PreparingRebalance"
+    assert len(bench.group().roster) == count
+    return dead
+
+
+def test_newcomers_are_served_although_all_who_have_a_share_are_away() -> None:
+    """Each of them has a seat that is kept; in a group without a target the newcomers would work beside them."""
+    # given
+    bench = Bench()
+    dead = a_rebalance_without_anybody(bench, 2)
+
+    # when others come
+    newcomers = [worker(bench, name, session_ms=LONG_MS) for name in "ABC"]
+    for newcomer in newcomers:
+        newcomer.join()
+    bench.advance(REBALANCE_MS)
+
+    # then two of them work, the third is a standby, and the dead are out
+    assert is_served(newcomers[0])
+    assert {member.group_instance_id for member in newcomers[0].members} == {"A", "B"}
+    newcomers[2].take()
+    assert bench.extensions().waiting == [newcomers[2].id]
+    assert [one.heartbeat() for one in dead] == [UNKNOWN] * 2
+    assert [event.cause for event in bench.told(EventKind.DROPPED)] == [
+        "away, and others have come: target.group.size is 2"
+    ] * 2
+
+
+def test_only_as_many_of_the_absent_are_given_up_as_others_have_come() -> None:
+    bench = Bench()
+    dead = a_rebalance_without_anybody(bench, 3)
+
+    newcomer = worker(bench, "N", session_ms=LONG_MS)
+    newcomer.join()
+    bench.advance(REBALANCE_MS)
+
+    assert is_served(newcomer)
+    assert {member.group_instance_id for member in newcomer.members} == {"dead-0", "dead-1", "N"}
+    assert [event.instance_id for event in bench.told(EventKind.DROPPED)] == [dead[2].instance]
+
+
+def test_members_that_are_away_keep_their_seats_if_somebody_who_has_a_share_is_there() -> None:
+    """The control: then there is a generation, and standbys for those who do not return."""
+    bench = Bench()
+    bench.configure(target_size=2)
+    one, two = worker(bench, "1", 0), worker(bench, "2", 1, session_ms=LONG_MS)
+    stable(one, two)
+    one.metadata = reads("t", generation=1)
+    one.join()
+    bench.hang_up(two.client)
+    newcomer = worker(bench, "N")
+    newcomer.join()
+    bench.advance(REBALANCE_MS)
+
+    one.take()
+    assert {member.group_instance_id for member in one.members} == {"1", "2"}
+    newcomer.take()
+    assert bench.extensions().waiting == [newcomer.id]
+
+
+def test_a_standby_hears_at_once_of_a_rebalance_for_which_nobody_else_is_there() -> None:
+    """A topic grew while the only member, which did not know that it led, was dead: nobody would have come."""
+    # given a static member that does not know that it leads, and a standby
+    bench = Bench()
+    bench.topics["t"] = 1
+    first = worker(bench, "L", 0, session_ms=LONG_MS, version=5)
+    stable(first)
+    leader = first.restarted(client=connection())
+    leader.join()
+    leader.sync()
+    bench.configure(target_size=1)
+    bench.configure(standby_takeover_ms=2_000)
+    standby = worker(bench, "S", 0, session_ms=LONG_MS)
+    seated(standby)
+
+    # when it dies, and the topic grows
+    bench.hang_up(leader.client)
+    bench.topic_grew("t", 2)
+
+    # then the standby leads the next generation
+    assert standby.heartbeat() is REBALANCE
+    standby.join()
+    bench.advance(REBALANCE_MS)
+    assert is_served(standby)
+    assert [member.group_instance_id for member in standby.members] == ["S"]
+
+
+def test_a_standby_is_asked_when_nobody_came_to_the_join_phase() -> None:
+    """As long as the connection of a paused process is open, nobody knows that it is not there."""
+    bench = Bench()
+    bench.topics["t"] = 1
+    first = worker(bench, "L", 0, session_ms=LONG_MS, version=5)
+    stable(first)
+    leader = first.restarted(client=connection())
+    leader.join()
+    leader.sync()
+    bench.configure(target_size=1)
+    standby = worker(bench, "S", 0, session_ms=LONG_MS)
+    seated(standby)
+    bench.topic_grew("t", 2)
+    assert standby.heartbeat() is ErrorCode.NONE  # the others come first
+
+    bench.advance(REBALANCE_MS)
+
+    assert standby.heartbeat() is REBALANCE
+    standby.join()
+    bench.advance(REBALANCE_MS)
+    assert is_served(standby)
+
+
+def test_a_smaller_target_sends_those_away_first_who_are_not_there() -> None:
+    """The youngest went, the oldest was dead, and nobody was left to form the generation."""
+    bench = Bench()
+    one, two = worker(bench, "1", 0, session_ms=LONG_MS), worker(bench, "2", 1)
+    stable(one, two)
+    bench.hang_up(one.client)
+
+    bench.configure(target_size=1)
+
+    assert one.heartbeat() is UNKNOWN
+    all_rejoin(two)
+
+
 # -- taking over -------------------------------------------------------------------------------------------------------
 
 
@@ -287,6 +484,31 @@ def test_a_place_that_nobody_takes_in_time_is_a_rebalance(a_world: World) -> Non
     assert rebalances(a_world.bench) == a_world.began + 1
 
 
+def test_a_place_whose_owners_session_is_over_is_not_open_for_another_one() -> None:
+    # given a member with a long session, which has been silent for that long
+    bench = Bench()
+    bench.configure(target_size=2)
+    leader, follower = worker(bench, "L", 0, session_ms=LONG_MS), worker(bench, "F", 1, session_ms=LONG_MS)
+    stable(leader, follower)
+    standby = worker(bench, "S", session_ms=LONG_MS)
+    seated(standby)
+    began = rebalances(bench)
+    bench.advance(LONG_MS // 2)
+    assert leader.heartbeat() is standby.heartbeat() is ErrorCode.NONE
+    bench.advance(LONG_MS // 2)
+    assert bench.extensions().open_places == 1
+
+    # when the standby hears of it and does not join for as long as it may take in a rebalance
+    assert standby.heartbeat() is REBALANCE
+    bench.advance(REBALANCE_MS - 1)
+    assert rebalances(bench) == began
+    bench.advance(1)
+
+    # then all share what is left
+    assert rebalances(bench) == began + 1
+    assert leader.heartbeat() is REBALANCE
+
+
 def test_when_the_last_standby_is_gone_there_is_nothing_to_wait_for(a_world: World) -> None:
     a_world.follower.leave()
     a_world.standby.leave()
@@ -319,6 +541,78 @@ def test_a_hand_over_that_is_open_makes_it_a_rebalance() -> None:
     one.leave()
 
     assert rebalances(bench) == before + 1
+
+
+@pytest.mark.parametrize("goes", ["by its session", "by the clock", "by leaving"])
+def test_in_the_end_of_a_hand_over_whose_giver_died_everything_has_one_owner(goes: str) -> None:
+    # given a cooperative group of one that has everything, and a second member to which it is to give something up
+    bench = Bench()
+    bench.topics["t"] = 4
+    bench.configure(target_size=2)
+    bench.configure(standby_takeover_ms=300 if goes == "by the clock" else -1)
+    giver, taker, standby = (ModelClient(bench, bench.topics, name, 9, cooperative=True) for name in "GTS")
+    live_for(1_000, giver)
+    assert len(giver.owned) == 4
+    for _ in range(3):  # join, sync, and what the giver has to do for that
+        taker.act()
+        giver.act()
+        giver.hear()
+        taker.hear()
+    assert (len(giver.owned), len(taker.owned), giver.joined) == (2, 0, False), "the hand-over is not open"
+    standby.act()
+    live_for(100, standby)
+    assert bench.extensions().waiting == [standby.id]
+
+    # when the giver goes before it has joined again
+    if goes == "by leaving":
+        bench.leave((giver.id, giver.instance))
+    giver.dies()
+    live_for(SESSION_MS + 3 * REBALANCE_MS, taker, standby)
+
+    # then the other and the standby have everything, each partition once
+    assert taker.is_working and standby.is_working
+    assert {member.id for member in bench.group().roster} == {taker.id, standby.id}
+    assert sorted([*taker.owned, *standby.owned]) == [("t", number) for number in range(4)]
+
+
+def live_for(ms: int, *clients: ModelClient) -> None:
+    """Time passes while these do what they do; at no time do two of them own the same."""
+    bench = clients[0].bench
+    for _ in range(ms // 50):
+        for client in clients:
+            client.act()
+            for one in clients:
+                one.hear()
+        owned = [partition for client in clients for partition in client.owned]
+        assert len(owned) == len(set(owned)), "owned twice"
+        bench.advance(50)
+
+
+def test_of_more_standbys_than_members_each_loss_is_taken_by_one_and_the_others_wait_on() -> None:
+    # given one member and three standbys
+    bench = Bench()
+    bench.configure(target_size=1)
+    active, *standbys = (worker(bench, name, 0) for name in ("1", "2", "3", "4"))
+    stable(active)
+    seated(*standbys)
+    began = rebalances(bench)
+
+    # when one after the other goes that has the share
+    for losses in range(1, 4):
+        active.leave()
+        assert [standby.heartbeat() for standby in standbys] == [REBALANCE] * len(standbys)
+        active, *standbys = standbys
+        for one in (active, *standbys):
+            assert not one.join().parked
+
+        # then the first that joins has it, and the others have nothing and are not called any more
+        assert partitions(active.sync()) == {0}
+        assert active.leads
+        assert [partitions(standby.sync()) for standby in standbys] == [set()] * len(standbys)
+        assert {one.heartbeat() for one in (active, *standbys)} == {ErrorCode.NONE}
+        assert bench.extensions().waiting == [standby.id for standby in standbys]
+        assert bench.extensions().assignment_epoch == 1_000_000 + losses
+    assert rebalances(bench) == began
 
 
 def test_static_members_that_restart_beside_an_open_place_do_not_close_it() -> None:
@@ -405,6 +699,97 @@ def test_without_a_standby_the_session_is_what_counts() -> None:
     keep_alive(SESSION_MS - 100, a_world.leader)
 
     assert no_rebalance(a_world)
+
+
+def long_lived_pair(*, takeover_ms: int = 2_000) -> tuple[Bench, Consumer, Consumer]:
+    """Given: a leader and a follower whose sessions are far longer than the clock, and no standby yet."""
+    bench = Bench()
+    leader, follower = worker(bench, "L", 0, session_ms=LONG_MS), worker(bench, "F", 1, session_ms=LONG_MS)
+    stable(leader, follower)
+    bench.configure(target_size=2)
+    bench.configure(standby_takeover_ms=takeover_ms)
+    return bench, leader, follower
+
+
+def test_a_standby_that_sits_down_after_the_clock_ran_out_is_called_with_its_next_round() -> None:
+    # given a member that is gone for longer than the clock, while there was no standby
+    bench, leader, follower = long_lived_pair()
+    standby = worker(bench, "S", session_ms=LONG_MS)
+    bench.hang_up(follower.client)
+    bench.advance(2_500)
+    began = rebalances(bench)
+
+    # when one comes
+    seated(standby)
+    bench.advance(2_000)
+
+    # then it has the place, long before the session of the one that went is over
+    assert standby.heartbeat() is REBALANCE
+    assert not standby.join().parked
+    assert partitions(standby.sync()) == {1}
+    assert leader.heartbeat() is ErrorCode.NONE
+    assert rebalances(bench) == began
+
+
+def test_a_member_killed_while_a_rebalance_was_under_way_is_replaced_when_that_is_over() -> None:
+    """Its place in the new generation was kept for it, and its SyncGroup would never come."""
+    # given a rebalance in which the follower dies before it joins
+    bench, leader, follower = long_lived_pair()
+    standby = worker(bench, "S", session_ms=LONG_MS)
+    seated(standby)
+    leader.metadata = reads("t", generation=1)
+    leader.join()
+    bench.hang_up(follower.client)
+    bench.advance(REBALANCE_MS)
+    leader.take()
+    assert leader.sync(follower).code is ErrorCode.NONE
+    assert standby.heartbeat() is REBALANCE
+    seated(standby)
+    assert bench.group().roster.awaiting_sync == {follower.id}
+
+    # when the clock has run out
+    bench.advance(2_000)
+
+    # then the standby has its place
+    assert standby.heartbeat() is REBALANCE
+    assert not standby.join().parked
+    assert partitions(standby.sync()) == {1}
+    assert bench.state() == "Stable"
+
+
+def test_a_clock_of_a_millisecond_is_not_looked_at_every_millisecond() -> None:
+    bench, leader, follower = long_lived_pair(takeover_ms=1)
+    bench.hang_up(follower.client)
+
+    looked = 0
+    end = bench.now + 60_000
+    while (deadline := bench.coordinator.next_deadline_ms()) is not None and deadline <= end:
+        bench.advance(deadline - bench.now)
+        looked += 1
+
+    assert looked <= 61
+    assert leader.heartbeat() is ErrorCode.NONE
+
+
+def test_a_clock_runs_on_if_all_that_is_heard_came_over_a_connection_that_is_closed_as_well() -> None:
+    # given a member whose connection closed
+    bench, leader, follower = long_lived_pair()
+    seated(worker(bench, "S", session_ms=LONG_MS))
+    bench.hang_up(follower.client)
+
+    # when it comes back over another one, which closes while its heartbeat waits for an append
+    bench.hold()
+    bench.add_members("somebody")
+    again = connection()
+    handle = bench.heartbeat_later(follower.id, follower.generation, instance="F", client=again)
+    bench.hang_up(again)
+    bench.release()
+    assert handle.code is ErrorCode.NONE
+
+    # then it is gone, and not waited for as long as its session lasts
+    bench.advance(2_000)
+    assert bench.extensions().open_places == 1
+    assert leader.heartbeat() is ErrorCode.NONE
 
 
 # -- configs -----------------------------------------------------------------------------------------------------------
