@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from holdfast.broker.security.users import Users, write_users
 from holdfast.client.sasl import Sasl
+from holdfast.wire.apis.describe_acls import DescribeAclsRequest
 from holdfast.wire.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from holdfast.wire.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.broker.wire_client import WireClient
 from tests.support.certificates import Authority, Certificate, make_authority
+from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HOST, HoldfastBroker
 from tests.support.quick_brokers import QUICK
 
@@ -31,6 +34,7 @@ LISTENERS = {
 FEW_ITERATIONS = 4096
 """Enough for a test."""
 
+_ANY = 1
 _LISTENING = re.compile(r"^holdfast listening on (\S+):(\d+)(?: \((\w+)\))?$", re.MULTILINE)
 
 
@@ -88,6 +92,17 @@ class GuardedBroker(HoldfastBroker):
         """In the file; the broker notices within a second."""
         self.write(Users(self.users.credentials, self.users.super_users, self.users.acls | set(acls), b"0" * 32))
 
+    def grant_now(self, *acls: Acl) -> None:
+        """The same to a running broker; it has noticed when this ends."""
+        self.grant(*acls)
+        with self.connect_as("admin") as admin:
+
+            def in_force() -> int:
+                resources = admin.ask(DescribeAclsRequest(_ANY, None, _ANY, None, None, _ANY, _ANY), 3).resources
+                return sum(len(one.acls) for one in resources)
+
+            eventually(lambda: in_force() == len(self.users.acls), "the rights are in force")
+
     def port(self, listener: str) -> int:
         found = {name or next(iter(LISTENERS)): int(port) for _, port, name in _LISTENING.findall(self.log_text())}
         return found[listener]
@@ -95,6 +110,25 @@ class GuardedBroker(HoldfastBroker):
     def at(self, listener: str) -> str:
         """What clients call ``bootstrap.servers``."""
         return f"{HOST}:{self.port(listener)}"
+
+    # -- certificates --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def showing(self, certificate: Certificate) -> Iterator[None]:
+        """Whoever comes meanwhile is shown this certificate; in the end it is the broker's own again."""
+        own = self.certificate.certificate.read_text(), self.certificate.key.read_text()
+        try:
+            self._show(certificate.certificate.read_text(), certificate.key.read_text())
+            yield
+        finally:
+            self._show(*own)
+
+    def _show(self, certificate: str, key: str) -> None:
+        self.certificate.key.write_text(key)
+        self.certificate.certificate.write_text(certificate)
+        wanted = ssl.PEM_cert_to_DER_cert(certificate)
+        at = (HOST, self.port("TLS"))
+        eventually(lambda: ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(at)) == wanted, "it is shown")
 
     # -- clients -------------------------------------------------------------------------------------------------------
 

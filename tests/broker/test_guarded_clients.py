@@ -6,6 +6,8 @@ import asyncio
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,8 @@ from holdfast.cli.main import main
 from holdfast.client.errors import AuthenticationFailed
 from holdfast.wire.error_codes import ErrorCode
 from tests.broker.guarded_broker import MECHANISMS, PASSWORDS, GuardedBroker, user_acl
+from tests.broker.librdkafka_looks import look
+from tests.broker.wire_client import batch
 from tests.support.eventually import eventually
 
 TOPIC, SECRET_TOPIC, GROUP = "orders", "salaries", "billing"
@@ -34,12 +38,17 @@ mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    """Alice may write to and read from `orders` as a member of any group `billing…`; nobody but admin the salaries."""
+    """Alice may write to and read from `orders` as a member of any group `billing…`; nobody but admin the salaries, of
+    which bob may know that they are there."""
     broker = GuardedBroker(tmp_path_factory.mktemp("clients"))
     broker.grant(
         user_acl("alice", Operation.READ, topic=TOPIC),
         user_acl("alice", Operation.WRITE, topic=TOPIC),
         user_acl("alice", Operation.READ, group=GROUP, prefixed=True),
+        user_acl("bob", Operation.DESCRIBE, topic=SECRET_TOPIC),
+        user_acl("bob", Operation.DESCRIBE, group=GROUP, prefixed=True),
+        user_acl("bob", Operation.READ, topic=TOPIC),
+        user_acl("bob", Operation.READ, group="bobs"),
     )
     with broker:
         with broker.connect_as("admin") as admin:
@@ -107,6 +116,152 @@ def test_a_certificate_of_a_stranger_is_refused_by_librdkafka(broker: GuardedBro
         AdminClient(config).list_topics(timeout=2)
     assert refused.value.args[0].code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
     assert TOPIC in AdminClient(broker.settings("alice")).list_topics(timeout=PATIENCE_S).topics, "the control"
+
+
+def sees_topics(config: dict[str, Any]) -> bool:
+    return TOPIC in AdminClient(config).list_topics(timeout=PATIENCE_S).topics
+
+
+def complaints(config: dict[str, Any]) -> list[KafkaError]:
+    """What a client hears that is not let in; it is shown nothing."""
+    heard: list[KafkaError] = []
+    client = AdminClient(config | {"error_cb": heard.append, "log_level": 0})
+    eventually(lambda: client.poll(0.1) or heard, "a complaint", PATIENCE_S)
+    try:
+        shown = client.list_topics(timeout=1).topics
+    except KafkaException as error:
+        assert error.args[0].code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+    else:
+        pytest.fail(f"it was let in: {shown}")
+    return heard
+
+
+def test_an_expired_certificate_of_the_brokers_own_is_refused_by_librdkafka(broker: GuardedBroker) -> None:
+    # given a client that came before it expired
+    before = AdminClient(broker.settings("alice"))
+    assert TOPIC in before.list_topics(timeout=PATIENCE_S).topics
+
+    with broker.showing(broker.authority.sign("expired-for-librdkafka", "IP:127.0.0.1", days=-1)):
+        # then whoever comes later refuses to talk
+        (first, *_) = complaints(broker.settings("alice"))
+        assert "certificate verify failed" in first.str()
+        eventually(lambda: "alert certificate expired" in broker.log_text(), "the broker is told why")
+
+        # and the others are served: who was there, and who needs no certificate
+        assert TOPIC in before.list_topics(timeout=PATIENCE_S).topics
+        assert sees_topics(broker.settings("alice", listener="SASL"))
+
+    # the control: with a new one he is let in
+    assert sees_topics(broker.settings("alice"))
+
+
+@pytest.mark.parametrize("newest", ["TLSv1", "TLSv1.1"])
+def test_librdkafka_cannot_talk_the_broker_down_to_an_old_tls(
+    broker: GuardedBroker, tmp_path: Path, newest: str
+) -> None:
+    refused = look(broker.settings("alice"), newest, tmp_path)
+    assert refused.topics is None
+    assert "alert protocol version" in refused.complaints[0], "it is the broker who refuses"
+    # The control: the same client, allowed a little more.
+    assert look(broker.settings("alice"), "TLSv1.2", tmp_path).topics == [TOPIC]
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+def test_librdkafka_cannot_leave_out_the_encryption(broker: GuardedBroker, protocol: str) -> None:
+    failures = broker.log_text().count("the TLS handshake failed: wrong version number")
+    unencrypted = broker.settings("alice", "PLAIN") | {"security.protocol": protocol}
+    complaints(unencrypted)
+    assert broker.log_text().count("the TLS handshake failed: wrong version number") > failures
+    assert sees_topics(unencrypted | {"security.protocol": "SASL_SSL"}), "the control"
+
+
+def test_librdkafka_cannot_send_the_password_itself_where_only_scram_is_enabled(broker: GuardedBroker) -> None:
+    (first, *_) = complaints(broker.settings("alice", "PLAIN", "SCRAMONLY"))
+    assert first.code() == KafkaError._AUTHENTICATION
+    assert "Unsupported SASL mechanism: broker's supported mechanisms: SCRAM-SHA-256" in first.str()
+    assert sees_topics(broker.settings("alice", "SCRAM-SHA-256", "SCRAMONLY")), "the control"
+
+
+# -- librdkafka and what is somebody else's ----------------------------------------------------------------------------
+
+
+def read(config: dict[str, Any], topic: str) -> tuple[list[bytes | None], set[int]]:
+    """Whatever a consumer is given of a topic until shortly after the first answer: values, and codes of errors."""
+    values, codes = [], set()
+    reading = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+    with closing(ConfluentConsumer(config | reading)) as consumer:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for message in consumer.consume(100, 1.0):
+                error = message.error()
+                if error is None:
+                    values.append(message.value())
+                else:
+                    codes.add(error.code())
+            if values or codes:
+                deadline = min(deadline, time.monotonic() + 1.0)
+    return values, codes
+
+
+@pytest.mark.parametrize(
+    ("user", "group"), [("alice", GROUP), ("bob", "bobs")], ids=["may-not-see-it", "may-see-that-it-is-there"]
+)
+def test_librdkafka_reads_nothing_of_a_topic_that_is_not_its_own(broker: GuardedBroker, user: str, group: str) -> None:
+    with broker.connect_as("admin") as admin:
+        assert admin.produce(SECRET_TOPIC, batch(b"a salary")).error_code == 0
+
+    refused = read(broker.settings(user) | {"group.id": group}, SECRET_TOPIC)
+    allowed, errors = read(broker.settings("admin") | {"group.id": group}, SECRET_TOPIC)
+
+    assert refused == ([], {KafkaError.TOPIC_AUTHORIZATION_FAILED})
+    assert b"a salary" in allowed and not errors, "the control"
+
+
+def test_librdkafka_neither_takes_a_seat_in_somebody_elses_group_nor_ends_it(broker: GuardedBroker) -> None:
+    # given a group of alice's
+    group = f"{GROUP}-of-seats"
+    seat = {"group.id": group, "group.instance.id": "seat-1"}
+    with Admin(broker.settings("admin")) as admin, closing(member(broker, "alice", seat)) as hers:
+
+        def members() -> list[str]:
+            return [one.member_id for one in admin.describe_group(group).members]
+
+        eventually(lambda: hers.poll(0.1) or hers.assignment(), "she is a member", PATIENCE_S)
+        (before,) = members()
+
+        # when bob wants her seat, or the end of the group, which he may see
+        with closing(member(broker, "bob", seat)) as his:
+            message = his.poll(PATIENCE_S)
+            refusal = None if message is None else message.error()
+        ended = delete_group(broker, "bob", group)
+
+        # then he is refused, and she is still there
+        assert refusal is not None and refusal.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        assert ended == KafkaError.GROUP_AUTHORIZATION_FAILED
+        assert members() == [before]
+
+        # the control: by one who may, the seat is taken, and given up
+        with closing(member(broker, "alice", seat)) as heir:
+            eventually(lambda: heir.poll(0.1) or heir.assignment(), "the seat has changed hands", PATIENCE_S)
+            (after,) = members()
+            assert after != before
+        admin.remove_members(group, instance_ids=["seat-1"])
+        assert delete_group(broker, "admin", group) is None
+
+
+def delete_group(broker: GuardedBroker, user: str, group: str) -> int | None:
+    """The code of the refusal, if it is one."""
+    client = AdminClient(broker.settings(user))  # named: it must outlive its question
+    (done,) = client.delete_consumer_groups([group]).values()
+    refusal = done.exception(PATIENCE_S)
+    return None if refusal is None else refusal.args[0].code()
+
+
+def member(broker: GuardedBroker, user: str, settings: dict[str, Any]) -> ConfluentConsumer:
+    consumer = ConfluentConsumer(broker.settings(user) | settings)
+    consumer.subscribe([TOPIC])
+    return consumer
 
 
 # -- kafka-python and aiokafka ----------------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,12 +32,13 @@ class Cli:
 
     def __init__(self, bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.bootstrap = bootstrap
+        self._connection = ["--bootstrap-server", bootstrap]
         self._capsys = capsys
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
         self._capsys.readouterr()
-        code = main([*arguments, "--bootstrap-server", self.bootstrap])
+        code = main([*arguments, *self._connection])
         said = self._capsys.readouterr()
         assert not [line for line in said.out.splitlines() if line.endswith(" ")], "a line ends in spaces"
         return code, said.out, said.err
@@ -59,6 +62,22 @@ class Cli:
         code, out, errors = self.run(*arguments)
         assert (code, out, errors.count("\n")) == (1, "", 1), (code, out, errors)
         return errors.strip()
+
+
+class UserCli(Cli):
+    """The same for one who is known by a password: all that the server has to know of him is in a file."""
+
+    def __init__(self, settings: Mapping[str, str], directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(settings["bootstrap.servers"], capsys)
+        self._password = settings["sasl.password"]
+        file = directory / f"{settings['sasl.username']}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._connection = ["--command-config", str(file)]
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        code, out, errors = super().run(*arguments)
+        assert self._password not in out + errors
+        return code, out, errors
 
 
 @pytest.fixture

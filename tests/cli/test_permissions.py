@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has them
     ResourceType,
 )
 
-from holdfast.cli.main import main
+from tests.cli.conftest import UserCli
 from tests.client.consumers import Watched, poll_until, watching
 from tests.client.guarded_kafka import free_ports
 from tests.groups.world import make_topic, produce
@@ -63,30 +63,20 @@ def kafka(apache_kafka_distribution: object) -> Iterator[AuthorizingKafka]:
         yield broker
 
 
-class Alice:
-    def __init__(self, kafka: AuthorizingKafka, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self._file = directory / "alice.properties"
-        self._file.write_text(
-            f"bootstrap.servers={kafka.guarded}\nsecurity.protocol=SASL_PLAINTEXT\n"
-            f"sasl.mechanism=PLAIN\nsasl.username={USER}\nsasl.password={PASSWORD}\n"
-        )
-
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        code = main([*arguments, "--command-config", str(self._file)])
-        said = self._capsys.readouterr()
-        assert PASSWORD not in said.out + said.err
-        return code, said.out, said.err
-
-
 @pytest.fixture
-def alice(kafka: AuthorizingKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Alice:
-    return Alice(kafka, tmp_path, capsys)
+def alice(kafka: AuthorizingKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> UserCli:
+    settings = {
+        "bootstrap.servers": kafka.guarded,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+    }
+    return UserCli(settings, tmp_path, capsys)
 
 
 def test_removing_members_needs_a_right_to_the_group_and_the_sentence_names_it(
-    kafka: AuthorizingKafka, alice: Alice, topic: str, group: str
+    kafka: AuthorizingKafka, alice: UserCli, topic: str, group: str
 ) -> None:
     make_topic(kafka, topic)
     seat = Watched(kafka, group, group_instance_id="seat-1", session_timeout_ms=60_000).subscribe(topic)
@@ -115,7 +105,9 @@ def test_removing_members_needs_a_right_to_the_group_and_the_sentence_names_it(
     assert "seat-1" not in alice.run(*describe)[1]
 
 
-def test_configs_of_a_group_need_rights_to_see_and_to_change(kafka: AuthorizingKafka, alice: Alice, group: str) -> None:
+def test_configs_of_a_group_need_rights_to_see_and_to_change(
+    kafka: AuthorizingKafka, alice: UserCli, group: str
+) -> None:
     show = ("groups", "configure", "--group", group)
     change = (*show, "--set", "consumer.session.timeout.ms=50000")
     for words in (show, change):
@@ -134,7 +126,7 @@ def test_configs_of_a_group_need_rights_to_see_and_to_change(kafka: AuthorizingK
     eventually(lambda: alice.run(*change)[0] == 0, "she may change")
 
 
-def test_topics_need_rights_too(kafka: AuthorizingKafka, alice: Alice, topic: str) -> None:
+def test_topics_need_rights_too(kafka: AuthorizingKafka, alice: UserCli, topic: str) -> None:
     code, out, errors = alice.run("topics", "create", "--topic", topic)
     assert (code, out, errors.count("\n")) == (1, "", 1)
     assert "TOPIC_AUTHORIZATION_FAILED: this user may not do that to the topic" in errors
@@ -146,7 +138,7 @@ def test_topics_need_rights_too(kafka: AuthorizingKafka, alice: Alice, topic: st
 
 
 def test_the_file_lets_records_through_as_well(
-    kafka: AuthorizingKafka, alice: Alice, topic: str, group: str, tmp_path: Path
+    kafka: AuthorizingKafka, alice: UserCli, topic: str, group: str, tmp_path: Path
 ) -> None:
     make_topic(kafka, topic, 1)
     produce(kafka, topic, 2, partitions=1)

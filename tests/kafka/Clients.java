@@ -28,9 +28,11 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeTopicsOptions;
+import org.apache.kafka.clients.admin.MemberToRemove;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RemoveMembersFromConsumerGroupOptions;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -51,7 +53,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Kafka's own producer, consumer and admin, driven from outside: one call per line of stdin, one answer per line of
  * stdout, both JSON. Calls run beside each other, and an answer carries the id of its call: `result`, or `error`, the
- * protocol's code, and `message`. Bytes are base64. tests/clients/java_client.py writes the calls.
+ * protocol's code, and `message`, the failure with its causes. Bytes are base64. tests/clients/java_client.py writes the calls.
  */
 public final class Clients {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -95,9 +97,16 @@ public final class Clients {
             while ((cause instanceof ExecutionException || cause instanceof CompletionException) && cause.getCause() != null)
                 cause = cause.getCause();
             answer.put("error", Errors.forException(cause).code());
-            answer.put("message", cause.toString());
+            answer.put("message", words(cause));
         }
         return answer;
+    }
+
+    private static String words(Throwable failure) {
+        StringBuilder words = new StringBuilder(failure.toString());
+        for (Throwable cause = failure.getCause(); cause != null; cause = cause.getCause())
+            words.append(", because of ").append(cause);
+        return words.toString();
     }
 
     private static Object result(JsonNode call) throws Exception {
@@ -253,6 +262,7 @@ public final class Clients {
                 case "grow_topic": admin.createPartitions(grown(call)).all().get(); break;
                 case "topic_configs": return topicConfigs(admin, call);
                 case "set_topic_config": setTopicConfig(admin, call); break;
+                case "remove_members": removeMembers(admin, call); break;
                 default: throw new IllegalArgumentException("no such call: " + call);
             }
             return null;
@@ -306,6 +316,17 @@ public final class Clients {
         ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, call.get("topic").asText());
         ConfigEntry entry = new ConfigEntry(call.get("name").asText(), call.get("value").asText());
         admin.incrementalAlterConfigs(Map.of(topic, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all().get();
+    }
+
+    // -- groups --------------------------------------------------------------------------------------------------------
+
+    /** These static members of a group; without any, whoever is in it. */
+    private static void removeMembers(Admin admin, JsonNode call) throws Exception {
+        List<MemberToRemove> members = texts(call.get("instance_ids")).stream().map(MemberToRemove::new).toList();
+        RemoveMembersFromConsumerGroupOptions options = members.isEmpty()
+            ? new RemoveMembersFromConsumerGroupOptions()
+            : new RemoveMembersFromConsumerGroupOptions(members);
+        admin.removeMembersFromConsumerGroup(call.get("group").asText(), options).all().get();
     }
 
     // -- what is in a call ---------------------------------------------------------------------------------------------

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
+from holdfast import Admin
 from holdfast.broker.security.acls import Operation
+from holdfast.wire.error_codes import ErrorCode
 from tests.broker.guarded_broker import LISTENERS, MECHANISMS, PASSWORDS, GuardedBroker, user_acl
+from tests.broker.wire_client import batch
+from tests.clients.client import Record
+from tests.clients.java_client import JVM_OPTIONS, SOURCE
+from tests.clients.line_records import as_sent, as_stored
+from tests.support.eventually import eventually
+from tests.support.java_assignors import java_command
 from tests.support.kafka_distribution import kafka_distribution, kafka_tool
+from tests.support.line_calls import CallFailed, LineCalls
 
 pytestmark = [
     pytest.mark.real,
@@ -18,8 +30,9 @@ pytestmark = [
     pytest.mark.usefixtures("apache_kafka_distribution"),
 ]
 
-TOPIC, GROUP = "orders", "billing"
+TOPIC, SECRET_TOPIC, GROUP = "orders", "salaries", "billing"
 RECORDS = 200
+PATIENCE_S = 60.0
 _SECURITY = "org.apache.kafka.common.security"
 _PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -29,30 +42,42 @@ _ACLS = "org.apache.kafka.tools.AclCommand"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    """Alice may write to and read from `orders` as a member of any group `billing…`; nobody but admin the salaries, of
+    which bob may know that they are there, as he may of those groups."""
     broker = GuardedBroker(tmp_path_factory.mktemp("java"))
     broker.grant(
         user_acl("alice", Operation.READ, topic=TOPIC),
         user_acl("alice", Operation.WRITE, topic=TOPIC),
         user_acl("alice", Operation.READ, group=GROUP, prefixed=True),
+        user_acl("bob", Operation.DESCRIBE, topic=SECRET_TOPIC),
+        user_acl("bob", Operation.DESCRIBE, group=GROUP, prefixed=True),
     )
     with broker:
         with broker.connect_as("admin") as admin:
             admin.create_topic(TOPIC)
-            admin.create_topic("salaries")
+            admin.create_topic(SECRET_TOPIC)
         yield broker
 
 
-def properties(broker: GuardedBroker, directory: Path, user: str, mechanism: str, password: str = "") -> str:
+def settings(
+    broker: GuardedBroker, user: str, mechanism: str = "SCRAM-SHA-256", listener: str = "BOTH", password: str = ""
+) -> dict[str, str]:
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     secret = password or PASSWORDS[user]
+    return {
+        "security.protocol": LISTENERS[listener],
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{_SECURITY}.{module} required username="{user}" password="{secret}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(broker.authority.certificate),
+        "bootstrap.servers": broker.at(listener),
+    }
+
+
+def properties(broker: GuardedBroker, directory: Path, user: str, mechanism: str, password: str = "") -> str:
     file = directory / f"{user}.properties"
-    file.write_text(
-        f"security.protocol={LISTENERS['BOTH']}\n"
-        f"sasl.mechanism={mechanism}\n"
-        f'sasl.jaas.config={_SECURITY}.{module} required username="{user}" password="{secret}";\n'
-        "ssl.truststore.type=PEM\n"
-        f"ssl.truststore.location={broker.authority.certificate}\n"
-    )
+    found = settings(broker, user, mechanism, password=password)
+    file.write_text("".join(f"{name}={value}\n" for name, value in found.items()))
     return str(file)
 
 
@@ -103,3 +128,142 @@ def test_kafkas_own_tool_shows_the_acls(broker: GuardedBroker, tmp_path: Path) -
     shown = kafka_tool(_ACLS, "--bootstrap-server", broker.at("BOTH"), "--command-config", config, "--list")
     assert f"resourceType=TOPIC, name={TOPIC}, patternType=LITERAL" in shown
     assert "principal=User:alice, host=*, operation=READ, permissionType=ALLOW" in shown
+
+
+# -- who is kept out, all in one JVM -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clients(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LineCalls]:
+    """Java's own clients. Left to itself, Java speaks no TLS before 1.2: here it would, if it is told to."""
+    security = tmp_path_factory.mktemp("jvm") / "java.security"
+    security.write_text("jdk.tls.disabledAlgorithms=SSLv3\n")
+    with closing(LineCalls(java_command(SOURCE, *JVM_OPTIONS, f"-Djava.security.properties={security}"))) as jvm:
+        yield jvm
+
+
+def refusal(clients: LineCalls, config: dict[str, str]) -> str:
+    """What is said to a client that is not let in."""
+    with pytest.raises(CallFailed) as refused:
+        clients.call("topics", settings=config)
+    return str(refused.value)
+
+
+def sees_topics(clients: LineCalls, config: dict[str, str]) -> bool:
+    return TOPIC in clients.call("topics", settings=config)
+
+
+@contextmanager
+def reading(clients: LineCalls, config: dict[str, str], topic: str, start: int) -> Iterator[int]:
+    reader = clients.call("open", settings=config, topic=topic, partition=0, start=start)
+    try:
+        yield reader
+    finally:
+        clients.call("close", reader=reader)
+
+
+def values(clients: LineCalls, reader: int) -> list[bytes | None]:
+    """Of the next records."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (polled := clients.call("poll", reader=reader, timeout_ms=1_000)):
+        assert time.monotonic() < deadline, "neither a record nor a refusal"
+    return [as_stored(record).value for record in polled]
+
+
+def test_an_expired_certificate_of_the_brokers_own_is_refused_by_the_java_client(
+    broker: GuardedBroker, clients: LineCalls
+) -> None:
+    end = -1
+    # given a consumer that came before it expired
+    with (
+        reading(clients, settings(broker, "alice"), TOPIC, end) as reader,
+        broker.showing(broker.authority.sign("expired-for-java", "IP:127.0.0.1", days=-1)),
+    ):
+        # then whoever comes later refuses to talk
+        said = refusal(clients, settings(broker, "alice"))
+        assert "SslAuthenticationException" in said and "CertificateExpiredException" in said
+
+        # and the others are served: who needs no certificate, and who was there
+        clients.call(
+            "produce",
+            settings=settings(broker, "alice", listener="SASL"),
+            topic=TOPIC,
+            partition=0,
+            records=[as_sent(Record(value=b"meanwhile"))],
+        )
+        assert values(clients, reader) == [b"meanwhile"]
+
+    # the control: with a new one he is let in
+    assert sees_topics(clients, settings(broker, "alice"))
+
+
+def test_the_java_client_cannot_talk_the_broker_down(broker: GuardedBroker, clients: LineCalls) -> None:
+    """Neither to an old TLS, nor to none, nor to sending the password itself; each beside what is let in."""
+    encrypted = settings(broker, "alice", "PLAIN")
+    for version in ("TLSv1", "TLSv1.1"):
+        said = refusal(clients, encrypted | {"ssl.protocol": version, "ssl.enabled.protocols": version})
+        assert "SslAuthenticationException" in said
+        assert "Received fatal alert: protocol_version" in said, "it is the broker who refuses"
+    assert sees_topics(clients, encrypted | {"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.2"})
+
+    for protocol in ("PLAINTEXT", "SASL_PLAINTEXT"):
+        failures = broker.log_text().count("the TLS handshake failed: wrong version number")
+        soon = {"default.api.timeout.ms": "5000", "request.timeout.ms": "4000"}
+        assert "TimeoutException" in refusal(clients, encrypted | soon | {"security.protocol": protocol})
+        assert broker.log_text().count("the TLS handshake failed: wrong version number") > failures
+
+    said = refusal(clients, settings(broker, "alice", "PLAIN", "SCRAMONLY"))
+    assert "UnsupportedSaslMechanismException" in said and "enabled mechanisms are [SCRAM-SHA-256]" in said
+    assert sees_topics(clients, settings(broker, "alice", "SCRAM-SHA-256", "SCRAMONLY"))
+    assert PASSWORDS["alice"] not in said + broker.log_text()
+
+
+@pytest.mark.parametrize("user", ["alice", "bob"])
+def test_the_java_client_reads_nothing_of_a_topic_that_is_not_its_own(
+    broker: GuardedBroker, clients: LineCalls, user: str
+) -> None:
+    """Alice may not see it, bob may see that it is there."""
+    with broker.connect_as("admin") as admin:
+        assert admin.produce(SECRET_TOPIC, batch(b"a salary")).error_code == 0
+
+    with (
+        reading(clients, settings(broker, user), SECRET_TOPIC, 0) as reader,
+        pytest.raises(CallFailed, match="TopicAuthorizationException") as refused,
+    ):
+        values(clients, reader)
+    assert refused.value.errno == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    # the control
+    with reading(clients, settings(broker, "admin"), SECRET_TOPIC, 0) as reader:
+        assert b"a salary" in values(clients, reader)
+
+
+def test_the_java_admin_removes_nobody_from_somebody_elses_group(broker: GuardedBroker, clients: LineCalls) -> None:
+    # given a static member of a group of alice's
+    group = f"{GROUP}-of-seats"
+    seat = {"group.id": group, "group.instance.id": "seat-1", "session.timeout.ms": 60_000}
+    with (
+        Admin(broker.settings("admin")) as admin,
+        closing(Consumer(broker.settings("alice") | seat)) as member,
+    ):
+
+        def members() -> list[str]:
+            return [one.member_id for one in admin.describe_group(group).members]
+
+        member.subscribe([TOPIC])
+        eventually(lambda: member.poll(0.1) or member.assignment(), "she is a member", PATIENCE_S)
+        (before,) = members()
+
+        # when bob, who may see it, removes it by its name, or with all others
+        for instance_ids in (["seat-1"], []):
+            with pytest.raises(CallFailed) as refused:
+                clients.call("remove_members", settings=settings(broker, "bob"), group=group, instance_ids=instance_ids)
+            # then he is refused
+            assert "GroupAuthorizationException" in str(refused.value)
+
+        # and it is still there
+        assert members() == [before]
+
+        # the control: one who may
+        clients.call("remove_members", settings=settings(broker, "alice"), group=group, instance_ids=["seat-1"])
+        assert members() == []

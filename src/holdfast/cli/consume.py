@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.client_log import saying_warnings
 from holdfast.cli.connection import TIMEOUT_S, add_connection_options, client_settings, open_admin
-from holdfast.cli.errors import CommandFailed, UsageError, say
+from holdfast.cli.errors import CommandFailed, UsageError, lacking, say
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import name_and_value, seconds, whole_number
@@ -47,6 +47,7 @@ def add_command(commands: Commands) -> None:
         ],
         "With --group it is a member of the group: it shares the partitions with the other members and commits\n"
         "what it has printed. Ctrl-C ends it in good order.",
+        needs="READ on the topic, and with --group on the group",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", required=True, help="may be repeated")
     parser.add_argument("--group", metavar="GROUP", help="be a member of this group, and commit")
@@ -121,6 +122,9 @@ def _complained(options: argparse.Namespace, record: Any) -> bool:
         return False
     if error.fatal():
         raise CommandFailed(error.str())
+    if error.name() == "TOPIC_AUTHORIZATION_FAILED":
+        # Nothing comes of this topic, however long one waits.
+        raise CommandFailed(f"topic {record.topic()!r}: {error.str()}: {lacking(options)}")
     say(options.prog, error.str())
     return True
 

@@ -56,9 +56,9 @@ def _run(options: argparse.Namespace) -> int:
         raise
     except OSError as error:  # a full disk behind stdout, most likely
         _give_up_stdout()
-        return report(options.prog, CommandFailed(f"the output cannot be written: {error.strerror}"))
+        return report(options, CommandFailed(f"the output cannot be written: {error.strerror}"))
     except Exception as error:  # noqa: BLE001  # raised again if it is not the command's
-        return report(options.prog, error)
+        return report(options, error)
     return code
 
 

@@ -53,9 +53,17 @@ def add_family(commands: Commands, name: str, summary: str) -> Commands:
 
 
 def add_command(
-    commands: Commands, name: str, run: Run, summary: str, examples: Sequence[str], details: str = ""
+    commands: Commands,
+    name: str,
+    run: Run,
+    summary: str,
+    examples: Sequence[str],
+    details: str = "",
+    *,
+    needs: str = "",
 ) -> argparse.ArgumentParser:
-    """A command to run. `summary` stands in the list of commands; each example is a line to paste."""
+    """A command to run. `summary` stands in the list of commands; each example is a line to paste. `needs` is told to a
+    user whom the broker refuses: the rights that he lacks, e.g. "READ on the group"."""
     parser = commands.add_parser(
         name,
         help=summary,
@@ -64,7 +72,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run, prog=parser.prog)
+    parser.set_defaults(run=run, prog=parser.prog, needs=needs)
     return parser
 
 

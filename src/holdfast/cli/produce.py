@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from holdfast.cli.connection import add_connection_options, client_settings, open_admin
-from holdfast.cli.errors import CommandFailed, UsageError, say
+from holdfast.cli.errors import CommandFailed, UsageError, lacking, say
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from holdfast.cli.output import print_json
 from holdfast.cli.parsing import add_command as add
@@ -40,6 +40,7 @@ def add_command(commands: Commands) -> None:
             "holdfast produce --bootstrap-server 127.0.0.1:9092 --topic orders --key-separator : --header from=import "
             "orders.txt",
         ],
+        needs="WRITE on the topic",
     )
     parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="what to read (default: stdin)")
     parser.add_argument("--topic", metavar="TOPIC", required=True, help="where to write to")
@@ -117,7 +118,7 @@ class Sending:
             if error is None:
                 self.stored += 1
             else:
-                self._fail(f"line {number} was not stored: {error.str()}")
+                self._fail(f"line {number} was not stored: {self._why(error)}")
 
         self._produce(key=key, value=value, on_delivery=delivered)
         self._progress.step(len(line), number)
@@ -129,6 +130,10 @@ class Sending:
         self._progress.clear()
         if self.failed > _COMPLAINTS:
             say(self._options.prog, f"and {self.failed - _COMPLAINTS:,} more")
+
+    def _why(self, error: Any) -> str:
+        refused = error.name() == "TOPIC_AUTHORIZATION_FAILED"
+        return f"{error.str()}: {lacking(self._options)}" if refused else str(error.str())
 
     def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
         separator = self._options.key_separator

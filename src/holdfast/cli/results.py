@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.errors import say
+from holdfast.cli.errors import say, told
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from holdfast.cli.output import print_json, shown
 
@@ -25,7 +25,7 @@ def print_results(
             if error is None:
                 print(f"{shown(one)}: {done}")
             else:
-                say(options.prog, error)
+                say(options.prog, told(options, error))
     return EXIT_FAILED if any(results.values()) else EXIT_OK
 
 

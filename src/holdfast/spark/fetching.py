@@ -39,6 +39,7 @@ _ELSEWHERE: Final = codes("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
 _UNKNOWN: Final = codes("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 # librdkafka looks for the group's coordinator although nothing is asked of it.
 _OF_THE_GROUP: Final = codes("GROUP_AUTHORIZATION_FAILED", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+_NOT_ALLOWED: Final = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
 _PASSING: Final = {
     *codes("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_FAIL"),
     *map(int, RETRIABLE_CODES),
@@ -184,7 +185,12 @@ class _Reading:
         elif code in _PASSING:
             self._consumer.trouble = said(event.error())
         else:
-            raise HoldfastError(f"{where[0]}-{where[1]} cannot be read at {event.offset()}: {said(event.error())}")
+            advice = (
+                ": grant READ on the topic to the user of option kafka.sasl.username" if code == _NOT_ALLOWED else ""
+            )
+            raise HoldfastError(
+                f"{where[0]}-{where[1]} cannot be read at {event.offset()}: {said(event.error())}{advice}"
+            )
 
     def _nothing_came(self) -> None:
         self._consumer.check()

@@ -38,6 +38,7 @@ def add_command(commands: Commands) -> None:
             "--instance-ids orders-5 --wait-ms 600000 --json",
         ],
         _DETAILS,
+        needs="READ on the group",
     )
     parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
     parser.add_argument(

@@ -30,6 +30,7 @@ def add_command(commands: Commands) -> None:
             "holdfast groups cancel-registration --bootstrap-server 127.0.0.1:9092 --group orders",
         ],
         "Needs a Holdfast; Apache Kafka cannot.",
+        needs="READ on the group",
     )
     parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
     parser.add_argument(

@@ -37,6 +37,7 @@ def add_command(commands: Commands) -> None:
         ],
         "Without a change it shows what is. The group need not exist yet. Standbys need a Holdfast; on Apache Kafka\n"
         "--set and --unset take its own group configs.",
+        needs="DESCRIBE and DESCRIBE_CONFIGS on the group, and ALTER_CONFIGS to change them",
     )
     parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
     parser.add_argument(

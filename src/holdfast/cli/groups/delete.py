@@ -21,6 +21,7 @@ def add_command(commands: Commands) -> None:
         run,
         "delete groups that have no members, with their offsets",
         ["holdfast groups delete --bootstrap-server 127.0.0.1:9092 --group orders --group invoices"],
+        needs="DELETE on the group",
     )
     add_group_options(parser, every=False)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.connection import add_connection_options, open_admin
-from holdfast.cli.errors import CommandFailed, say
+from holdfast.cli.errors import CommandFailed, say, told
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from holdfast.cli.groups.selection import add_group_options, chosen_groups, existing
 from holdfast.cli.groups.views import (
@@ -45,6 +45,7 @@ def add_command(commands: Commands) -> None:
             "holdfast groups describe --bootstrap-server 127.0.0.1:9092 --all-groups --state --json",
         ],
         "Offsets are shown unless --members or --state is given.",
+        needs="DESCRIBE on the group and its topics",
     )
     add_group_options(parser, every=True)
     what = parser.add_mutually_exclusive_group()
@@ -82,7 +83,7 @@ def _described(
         try:
             found.append(existing(admin, group_id))
         except (CommandFailed, GroupError) as error:
-            say(options.prog, error)
+            say(options.prog, told(options, error))
             failed = True
     return found, failed
 

@@ -35,6 +35,7 @@ def add_command(commands: Commands) -> None:
             "--by-duration 2h --execute",
         ],
         "The group must have no members. New offsets never lie outside of what the partitions have.",
+        needs="READ on the group and the topics",
     )
     parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
     which = parser.add_mutually_exclusive_group(required=True)

@@ -22,6 +22,7 @@ def add_command(commands: Commands) -> None:
         "give topics more partitions",
         ["holdfast topics add-partitions --bootstrap-server 127.0.0.1:9092 --topic orders --partitions 12"],
         "Records that are there stay where they are; new ones with the same key may go to another partition.",
+        needs="ALTER on the topic",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", required=True, help="its name; may be repeated")
     parser.add_argument(

@@ -26,6 +26,7 @@ def add_command(commands: Commands) -> None:
             "holdfast topics create --bootstrap-server 127.0.0.1:9092 --topic prices --config cleanup.policy=compact "
             "--if-not-exists",
         ],
+        needs="CREATE on the topic or the cluster",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", required=True, help="its name; may be repeated")
     parser.add_argument("--partitions", metavar="N", type=whole_number(1), help="(default: the broker's)")

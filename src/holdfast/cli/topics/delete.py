@@ -30,6 +30,7 @@ def add_command(commands: Commands) -> None:
             "holdfast topics delete --bootstrap-server 127.0.0.1:9092 --topic orders",
             "holdfast topics delete --bootstrap-server 127.0.0.1:9092 --prefix test-",
         ],
+        needs="DELETE on the topic",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", default=[], help="its name; may be repeated")
     parser.add_argument("--prefix", metavar="PREFIX", help="all topics whose name begins with this, internal ones not")

@@ -24,6 +24,7 @@ def add_command(commands: Commands) -> None:
         run,
         "show partitions, leaders, offsets and configs of topics",
         ["holdfast topics describe --bootstrap-server 127.0.0.1:9092 --topic orders"],
+        needs="DESCRIBE on the topic",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", required=True, help="its name; may be repeated")
     parser.add_argument("--json", action="store_true", help="print JSON")
