@@ -61,7 +61,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="where to listen, or PROTOCOL://HOST:PORT with SSL, SASL_PLAINTEXT or SASL_SSL; port 0 takes a free one "
         "(default: 127.0.0.1:9092)",
     )
-    parser.add_argument("--data", metavar="DIR", type=Path, help="where the data is kept (default: ./holdfast-data)")
+    parser.add_argument(
+        "--data", metavar="DIR", type=_directory, help="where the data is kept (default: ./holdfast-data)"
+    )
     parser.add_argument("--config", metavar="FILE.toml", type=Path, help="a TOML file with configs")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", dest="sets", action="append", default=[], help="one config; may be repeated"
@@ -77,6 +79,12 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="lines for people or for machines (default: text)",
     )
     parser.set_defaults(run=run)
+
+
+def _directory(text: str) -> Path:
+    if not text:  # a shell's variable that is not set; as a path it would be the current directory
+        raise argparse.ArgumentTypeError("it names no directory")
+    return Path(text)
 
 
 def run(options: argparse.Namespace) -> int:

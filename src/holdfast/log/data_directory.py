@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ _CLEAN = ".kafka_cleanshutdown"
 _CLEAN_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
 _CLOSED_TOGETHER = 16
 _DELETED_SUFFIX = "-delete"
+_DELETED = re.compile(rf"-\d+\.[0-9a-f]{{32}}{_DELETED_SUFFIX}$")
+"""So a deleted partition's directory is called, by Apache Kafka as well."""
 _MAX_FILE_NAME = 255
 # Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
 _FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
@@ -169,7 +172,8 @@ class DataDirectory:
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions. For a worker thread."""
         for path in sorted(self.path.glob(f"*{_DELETED_SUFFIX}")):
-            if path.is_dir():
+            # Somebody may keep things of his own here, and call them photos-to-delete.
+            if _DELETED.search(path.name) and path.is_dir():
                 for file in sorted(path.iterdir()):
                     disk.unlink(file)
                 disk.remove_directory(path)
@@ -257,4 +261,6 @@ def _read_properties(path: Path) -> dict[str, str]:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return {}
+    except UnicodeDecodeError:
+        raise DataDirectoryError(f"{path} is damaged: it is no text; restore it from a backup before starting") from None
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))

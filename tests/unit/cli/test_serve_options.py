@@ -108,6 +108,7 @@ def test_listen_is_short_for_the_config_and_the_later_of_both_wins() -> None:
         (["serve", "--set", "num.partitions=x"], "Invalid value x for configuration num.partitions"),
         (["serve", "--config", "nowhere.toml"], "cannot read the config file nowhere.toml: No such file or directory"),
         (["serve", "--log-level", "loud"], "invalid choice"),
+        (["serve", "--data", ""], "it names no directory"),
     ],
 )
 def test_a_bad_option_is_one_sentence_and_exit_code_2(

@@ -187,6 +187,23 @@ def test_a_deletion_that_a_kill_interrupted_is_finished_at_the_start(tmp_path: P
     assert not list(tmp_path.glob("*-delete"))
 
 
+def test_what_somebody_calls_so_himself_is_not_deleted(tmp_path: Path) -> None:
+    mine = tmp_path / "photos-to-delete" / "img.jpg"
+    mine.parent.mkdir()
+    mine.write_text("x")
+
+    open_directory(tmp_path).purge_deleted()
+
+    assert mine.read_text() == "x"
+
+
+def test_properties_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(DataDirectoryError, match=r"meta\.properties is damaged"):
+        open_directory(tmp_path)
+
+
 def test_the_topic_id_is_kept_as_kafka_writes_it(tmp_path: Path) -> None:
     topic_id = uuid.UUID(int=0x0123_4567_89AB_CDEF_0123_4567_89AB_CDEF)
     assert partition_metadata.read_topic_id(tmp_path) is None
