@@ -262,5 +262,5 @@ def _read_properties(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
-        raise DataDirectoryError(f"{path} is damaged: it is no text; restore it from a backup before starting") from None
+        raise DataDirectoryError(f"{path} is damaged (no text); restore it from a backup before starting") from None
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
