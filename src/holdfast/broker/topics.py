@@ -122,6 +122,7 @@ class Topics:
         """Reads the file and opens every log, cutting torn tails. Runs before the broker listens, in any thread."""
         entries = self._read_file()
         known = {(name, index) for name, entry in entries.items() for index in range(int(entry["partitions"]))}
+        self._data.forget_all_but(known)
         for key, directory in self._data.partitions().items():
             if key not in known:
                 self._set_aside(directory)
@@ -158,6 +159,7 @@ class Topics:
         logs = self.logs()
         self._data.write_recovery_points(logs)
         self._data.write_start_offsets(logs)
+        self._data.write_forgotten()
 
     # -- changing ------------------------------------------------------------------------------------------------------
     # Each change runs to its end even if the client that asked for it goes away: file, memory and directories agree.
@@ -183,6 +185,7 @@ class Topics:
             if name in self._names:
                 return None
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
+            await asyncio.to_thread(self._data.write_forgotten)
             await self._store([*self._entries(), self._entry(topic, partition_count)])
             try:
                 topic.partitions = await asyncio.to_thread(self._open_partitions, topic, partition_count)
@@ -200,6 +203,7 @@ class Topics:
             if self._names.get(topic.name) is not topic or partition_count <= len(topic.partitions):
                 return False
             others = [entry for entry in self._entries() if entry[0] != topic.name]
+            await asyncio.to_thread(self._data.write_forgotten)
             await self._store([*others, self._entry(topic, partition_count)])
             before, opened = topic.partitions, await asyncio.to_thread(self._open_partitions, topic, partition_count)
             # Nobody sees the new ones before the groups hear of them: an assignment between the two would be misread.
@@ -286,6 +290,7 @@ class Topics:
         owner = read_topic_id(directory)
         if owner is not None and owner.bytes != topic.id:
             self._set_aside(directory)
+            self._data.forget(topic.name, index)
         log = self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
         if owner is None or owner.bytes != topic.id:
             write_topic_id(directory, uuid.UUID(bytes=topic.id))

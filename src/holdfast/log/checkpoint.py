@@ -12,7 +12,7 @@ is said so in the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.log import disk
@@ -26,13 +26,50 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
+TopicPartition = tuple[str, int]
 
-def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+
+class OffsetCheckpoint:
+    """A file of offsets, and what we know beyond it. For one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offsets = read_offsets(path)
+        self.tells_of_gone_partitions = False
+        """What the file says of them would be taken for said of new ones of the same name."""
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._offsets
+
+    def offset(self, partition: TopicPartition) -> int:
+        """0 of a partition that is not told of."""
+        return self._offsets.get(partition, 0)
+
+    def forget(self, partition: TopicPartition) -> None:
+        if self._offsets.pop(partition, None) is not None:
+            self.tells_of_gone_partitions = True
+
+    def forget_all_but(self, partitions: Container[TopicPartition]) -> None:
+        for partition in [partition for partition in self._offsets if partition not in partitions]:
+            self.forget(partition)
+
+    def write(self, news: Mapping[TopicPartition, int | None]) -> None:
+        """With None there is nothing to be told of a partition. One that is not named keeps what it had."""
+        for partition, offset in news.items():
+            if offset is None:
+                self._offsets.pop(partition, None)
+            else:
+                self._offsets[partition] = offset
+        write_offsets(self.path, self._offsets)
+        self.tells_of_gone_partitions = False
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
     """Offsets by topic and partition."""
     _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
-def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
     try:
         entries = [line.split(" ") for line in _read(path)]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}

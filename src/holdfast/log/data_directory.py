@@ -17,11 +17,12 @@ import fcntl
 import os
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from holdfast.log import checkpoint, disk
+from holdfast.log.checkpoint import OffsetCheckpoint, TopicPartition
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import DataDirectoryError, StorageError
 from holdfast.log.format_version import bring_up_to_date
@@ -38,8 +39,6 @@ _MAX_FILE_NAME = 255
 # Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
 _FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
 
-TopicPartition = tuple[str, int]
-
 
 class DataDirectory:
     """Holds the lock from :meth:`open` to :meth:`close`, or to the end of the process, however it comes."""
@@ -50,15 +49,18 @@ class DataDirectory:
         self._lock_fd = lock_fd
         # Housekeeping, topic deletion and DeleteRecords write the same files from different threads.
         self._writing = threading.Lock()
+        # Whoever went over the logs before one of them was deleted has it still, and must not tell of it.
+        self._logs: dict[TopicPartition, PartitionLog] = {}
         self.cluster_id = ""
         self.node_id = 0
         marker = _read_marker(path / _CLEAN)
         self.was_clean = marker is not None
         # Apache Kafka leaves another marker. Only ours comes with checkpoints that name every log's start and end.
         self._has_all_offsets = marker == _CLEAN_CONTENT
-        self._recovery_points = checkpoint.read_offsets(path / checkpoint.RECOVERY_POINTS)
-        self._start_offsets = checkpoint.read_offsets(path / checkpoint.LOG_START_OFFSETS)
-        self._cleaner_offsets = checkpoint.read_offsets(path / checkpoint.CLEANER_OFFSETS)
+        self._recovery_points = OffsetCheckpoint(path / checkpoint.RECOVERY_POINTS)
+        self._start_offsets = OffsetCheckpoint(path / checkpoint.LOG_START_OFFSETS)
+        self._cleaner_offsets = OffsetCheckpoint(path / checkpoint.CLEANER_OFFSETS)
+        self._checkpoints = (self._recovery_points, self._start_offsets, self._cleaner_offsets)
 
     @classmethod
     def open(cls, path: Path, *, node_id: int, cluster_id: str | None = None) -> DataDirectory:
@@ -122,15 +124,15 @@ class DataDirectory:
     def open_log(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """Open or create a partition, with what the checkpoints say of it. One that was closed properly is at rest."""
         key, path = (topic, partition), self.partition_path(topic, partition)
-        first_dirty_offset = self._cleaner_offsets.get(key, 0)
-        start_offset = self._start_offsets.get(key, 0)
+        first_dirty_offset = self._cleaner_offsets.offset(key)
+        start_offset = self._start_offsets.offset(key)
         if self.knows(topic, partition):
             log = PartitionLog.at_rest(
                 path,
                 config,
                 now_ms=now_ms,
                 start_offset=start_offset,
-                end_offset=self._recovery_points[key],
+                end_offset=self._recovery_points.offset(key),
                 first_dirty_offset=first_dirty_offset,
             )
         else:
@@ -139,10 +141,12 @@ class DataDirectory:
                 config,
                 now_ms=now_ms,
                 clean=self.was_clean,
-                recovery_point=self._recovery_points.get(key, 0),
+                recovery_point=self._recovery_points.offset(key),
                 log_start_offset=start_offset,
                 first_dirty_offset=first_dirty_offset,
             )
+        with self._writing:
+            self._logs[key] = log
         if log.first_dirty_offset != first_dirty_offset:
             # Said of an earlier log of that name. It must not be there when this one has grown as long: what is
             # not compacted would be taken for compacted, and tombstones dropped before what they hide.
@@ -155,6 +159,7 @@ class DataDirectory:
         Its log must have been closed. Regions still under way stay readable.
         """
         path = self.partition_path(topic, partition)
+        self.forget(topic, partition)
         try:
             suffix = f"-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
             # A topic's name may be so long that only a part of it leaves room for the suffix.
@@ -162,9 +167,6 @@ class DataDirectory:
             disk.sync_directory(self.path)
         except OSError as error:
             raise StorageError("delete", path, error) from error
-        self._recovery_points.pop((topic, partition), None)
-        self._start_offsets.pop((topic, partition), None)
-        self._cleaner_offsets.pop((topic, partition), None)
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions. For a worker thread."""
@@ -174,31 +176,56 @@ class DataDirectory:
                     disk.unlink(file)
                 disk.remove_directory(path)
 
-    # Checkpoints. Partitions that are not named keep the offsets they had.
+    # Checkpoints. Partitions that are not named keep the offsets they had, logs that were deleted are left out.
 
     def write_recovery_points(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say how far the logs are flushed; what is below is not looked at again after a kill."""
         # They do not tell any more where the logs end.
         self._has_all_offsets = False
-        self._recovery_points |= {key: log.recovery_point for key, log in logs.items()}
-        self._write(checkpoint.RECOVERY_POINTS, self._recovery_points)
+        self._write(self._recovery_points, logs, lambda log: log.recovery_point)
 
     def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say where the logs start; needed after `delete_records_before`, before it is answered."""
-        self._start_offsets |= {key: log.start_offset for key, log in logs.items() if log.start_offset}
-        self._write(checkpoint.LOG_START_OFFSETS, self._start_offsets)
+        self._write(self._start_offsets, logs, lambda log: log.start_offset or None)
 
     def write_cleaner_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say how far the logs are compacted; what is before is not read for its keys again."""
-        self._cleaner_offsets |= {key: log.first_dirty_offset for key, log in logs.items()}
-        self._write(checkpoint.CLEANER_OFFSETS, self._cleaner_offsets)
+        self._write(self._cleaner_offsets, logs, lambda log: log.first_dirty_offset)
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def forget(self, topic: str, partition: int) -> None:
+        """Whatever is known of a partition is not said of the next one that has its name.
+
+        Until :meth:`write_forgotten` that holds for this process alone.
+        """
+        with self._writing:
+            self._logs.pop((topic, partition), None)
+            for file in self._checkpoints:
+                file.forget((topic, partition))
+
+    def forget_all_but(self, partitions: Container[TopicPartition]) -> None:
+        """As :meth:`forget`, at the start: a kill may have come between a deletion and its checkpoints."""
+        with self._writing:
+            for file in self._checkpoints:
+                file.forget_all_but(partitions)
+
+    def write_forgotten(self) -> None:
+        """Do this before a partition is made: its name may be one that the files still tell of."""
+        for file in self._checkpoints:
+            if file.tells_of_gone_partitions:
+                self._write(file, {}, lambda _: None)
+
+    def _write(
+        self,
+        file: OffsetCheckpoint,
+        logs: Mapping[TopicPartition, PartitionLog],
+        offset_of: Callable[[PartitionLog], int | None],
+    ) -> None:
         try:
+            # The offsets are asked for when nobody else writes: an older one must not come after a newer.
             with self._writing:
-                checkpoint.write_offsets(self.path / name, offsets)
+                file.write({key: offset_of(log) for key, log in logs.items() if self._logs.get(key) is log})
         except OSError as error:
-            raise StorageError("write", self.path / name, error) from error
+            raise StorageError("write", file.path, error) from error
 
     def close(self, logs: Mapping[TopicPartition, PartitionLog], *, clean: bool = True) -> None:
         """Close all logs, then say that it was clean, then give the directory up."""

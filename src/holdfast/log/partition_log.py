@@ -636,7 +636,9 @@ class PartitionLog:
                 self._write_snapshot()
             except OSError as error:
                 raise StorageError("close", self.directory, error) from error
-        self._segments = ()
+        with self._flushing:
+            # Whoever deletes the log next gives its directory up: a flush still under way would write into another's.
+            self._segments = ()
 
     def _write_snapshot(self) -> None:
         path, content = snapshot_path(self.directory, self.end_offset), self._producers.to_snapshot()

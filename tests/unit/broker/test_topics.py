@@ -1,0 +1,124 @@
+"""The topics on disk: what is left of them when the disk fails or the process ends in between."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.broker.topics import Topic
+from holdfast.log.partition_metadata import write_topic_id
+from tests.support.handler_broker import NOW_MS, HandlerBroker
+
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[HandlerBroker]:
+    made = HandlerBroker(tmp_path / "data")
+    yield made
+    made.die()
+
+
+def with_a_past(broker: HandlerBroker, name: str) -> Topic:
+    """A topic whose log was flushed, cut and compacted: all three checkpoints tell of it."""
+    topic = broker.topic(name, overrides={"cleanup.policy": "compact,delete"})
+    for _ in range(50):
+        broker.append(topic, [NOW_MS])
+    log = topic.partitions[0].log
+    log.flush()
+    log.delete_records_before(40)
+    log.first_dirty_offset = 45
+    broker.topics.write_checkpoints()
+    broker.data.write_cleaner_offsets(broker.topics.logs())
+    for file in CHECKPOINTS:
+        assert f"{name} 0 " in (broker.directory / file).read_text()
+    return topic
+
+
+def beginning(broker: HandlerBroker, name: str) -> tuple[int, int, int, int]:
+    """Where the topic's log starts and ends, up to where it is flushed and compacted."""
+    topic = broker.topics.get(name)
+    assert topic is not None
+    log = topic.partitions[0].log
+    return log.start_offset, log.end_offset, log.recovery_point, log.first_dirty_offset
+
+
+# -- a new topic of an old name ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_new_topic_inherits_nothing_of_a_deleted_one(broker: HandlerBroker, restarted: bool) -> None:
+    doomed = with_a_past(broker, "orders")
+
+    asyncio.run(broker.topics.delete(doomed))
+    if restarted:
+        broker.restart_after_kill()
+    topic = broker.topic("orders", overrides={"cleanup.policy": "compact,delete"})
+
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    # and when it has grown as long as the old one was: what is not compacted must not be taken for compacted
+    for _ in range(50):
+        broker.append(topic, [NOW_MS])
+    broker.restart_after_kill()
+    assert beginning(broker, "orders") == (0, 50, 0, 0)
+
+
+def test_what_is_told_of_a_topic_goes_with_it_if_a_kill_came_before_the_checkpoints(broker: HandlerBroker) -> None:
+    # given a deletion of which only the file of topics is written
+    topic = with_a_past(broker, "orders")
+    asyncio.run(broker.topics._store([]))
+
+    # when
+    broker.restart_after_kill()
+
+    # then
+    for file in CHECKPOINTS:
+        assert "orders" not in (broker.directory / file).read_text()
+    broker.topic("orders")
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    assert broker.topics.by_id(topic.id) is None
+
+
+def test_a_directory_of_another_topic_is_set_aside_with_all_that_is_told_of_it(broker: HandlerBroker) -> None:
+    """As when `topics.json` comes from a backup: its topic has the name, not the records."""
+    with_a_past(broker, "orders")
+    write_topic_id(broker.directory / "orders-0", uuid.uuid4())
+
+    broker.restart_after_kill()
+
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    assert len(list(broker.directory.glob("orders-0.*-stray"))) == 1
+
+
+def test_checkpoints_that_are_under_way_do_not_bring_a_deleted_topic_back(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given the minute's checkpoints, which have gone over the logs and wait for the disk
+    doomed = with_a_past(broker, "orders")
+    under_way, go_on = threading.Event(), threading.Event()
+    original = broker.data.write_recovery_points
+
+    def slow(logs: object) -> None:
+        if threading.current_thread() is minute:
+            under_way.set()
+            go_on.wait(60)
+        original(logs)  # type: ignore[arg-type]  # whatever it was called with
+
+    monkeypatch.setattr(broker.data, "write_recovery_points", slow)
+    minute = threading.Thread(target=broker.topics.write_checkpoints)
+    minute.start()
+    assert under_way.wait(60)
+
+    # when
+    asyncio.run(broker.topics.delete(doomed))
+    go_on.set()
+    minute.join()
+
+    # then
+    for file in CHECKPOINTS:
+        assert "orders" not in (broker.directory / file).read_text()
+    broker.topic("orders")
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
