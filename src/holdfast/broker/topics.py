@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.broker.changes import Changes
 from holdfast.broker.config import BrokerConfig
@@ -78,6 +78,20 @@ class Topic:
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+class _Entry(NamedTuple):
+    """A topic as the file tells of it."""
+
+    name: str
+    id: bytes
+    partition_count: int
+    overrides: Mapping[str, str]
+
+
+def _told_in_file(entry: _Entry) -> tuple[str, dict[str, Any]]:
+    topic_id = encode_topic_id(uuid.UUID(bytes=entry.id))
+    return entry.name, {"id": topic_id, "partitions": entry.partition_count, "configs": dict(entry.overrides)}
 
 
 class Topics:
@@ -185,14 +199,7 @@ class Topics:
             if name in self._names:
                 return None
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
-            await asyncio.to_thread(self._data.write_forgotten)
-            await self._store([*self._entries(), self._entry(topic, partition_count)])
-            try:
-                topic.partitions = await asyncio.to_thread(self._open_partitions, topic, partition_count)
-            except LogError:
-                # Nobody was told of the topic, so it must not be there after a restart.
-                await self._store(self._entries())
-                raise
+            topic.partitions = await self._make_partitions(topic, partition_count)
             self._publish(topic)
             say(logger, "topic created", topic=name, partitions=partition_count, configs=_told(overrides))
             self.on_grown(name, 0)
@@ -202,23 +209,37 @@ class Topics:
         async with self._changing:
             if self._names.get(topic.name) is not topic or partition_count <= len(topic.partitions):
                 return False
-            others = [entry for entry in self._entries() if entry[0] != topic.name]
-            await asyncio.to_thread(self._data.write_forgotten)
-            await self._store([*others, self._entry(topic, partition_count)])
-            before, opened = topic.partitions, await asyncio.to_thread(self._open_partitions, topic, partition_count)
+            before, made = topic.partitions, await self._make_partitions(topic, partition_count)
             # Nobody sees the new ones before the groups hear of them: an assignment between the two would be misread.
-            topic.partitions = [*before, *opened]
+            topic.partitions = [*before, *made]
             say(logger, "topic grown", topic=topic.name, partitions=partition_count)
             self.on_grown(topic.name, len(before))
             return True
+
+    async def _make_partitions(self, topic: Topic, partition_count: int) -> list[Partition]:
+        """Those that the topic has not got yet, on disk and in the file; all of them, or none."""
+        await asyncio.to_thread(self._data.write_forgotten)
+        await self._store(self._entries_with(topic, partition_count))
+        try:
+            return await asyncio.to_thread(self._open_partitions, topic, partition_count)
+        except LogError:
+            await self._undo(topic, partition_count)
+            raise
+
+    async def _undo(self, topic: Topic, partition_count: int) -> None:
+        """Nobody was told of the new partitions, so they must not be there after a restart."""
+        try:
+            await self._store(self._entries())
+        except LogError as error:
+            logger.error("what could not be made of topic %s will be there after a restart: %s", topic.name, error)
+        await asyncio.to_thread(self._remove_unused, topic, partition_count)
 
     async def _set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
         async with self._changing:
             if self._names.get(topic.name) is not topic:
                 return False
             changed = Topic(topic.name, topic.id, dict(overrides), topic.partitions)
-            others = [entry for entry in self._entries() if entry[0] != topic.name]
-            await self._store([*others, self._entry(changed, len(topic.partitions))])
+            await self._store(self._entries_with(changed, len(topic.partitions)))
             topic.overrides = changed.overrides
             self._configure([topic])
             say(logger, "topic configured", topic=topic.name, configs=_told(overrides) or "none")
@@ -244,7 +265,7 @@ class Topics:
         async with self._changing:
             if self._names.get(topic.name) is not topic:
                 return False
-            await self._store([entry for entry in self._entries() if entry[0] != topic.name])
+            await self._store(self._entries_without(topic))
             del self._names[topic.name]
             del self._ids[topic.id]
             for partition in topic.partitions:
@@ -257,19 +278,29 @@ class Topics:
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def _entries(self) -> list[tuple[str, dict[str, Any]]]:
-        return [self._entry(topic, len(topic.partitions)) for topic in self._names.values()]
+    # The entries are made when the file is written, in a worker: of ten thousand topics they and their text take a
+    # tenth of a second. No topic changes meanwhile, because whoever changes one holds `_changing`.
 
-    @staticmethod
-    def _entry(topic: Topic, partition_count: int) -> tuple[str, dict[str, Any]]:
-        topic_id = encode_topic_id(uuid.UUID(bytes=topic.id))
-        return topic.name, {"id": topic_id, "partitions": partition_count, "configs": topic.overrides}
+    def _entries(self) -> Iterator[_Entry]:
+        for topic in self._names.values():
+            yield _Entry(topic.name, topic.id, len(topic.partitions), topic.overrides)
 
-    async def _store(self, entries: list[tuple[str, dict[str, Any]]]) -> None:
+    def _entries_with(self, topic: Topic, partition_count: int) -> Iterator[_Entry]:
+        """With this topic as it shall be."""
+        yield from self._entries_without(topic)
+        yield _Entry(topic.name, topic.id, partition_count, topic.overrides)
+
+    def _entries_without(self, topic: Topic) -> Iterator[_Entry]:
+        return (entry for entry in self._entries() if entry.name != topic.name)
+
+    async def _store(self, entries: Iterator[_Entry]) -> None:
+        await asyncio.to_thread(self._write_file, entries)
+
+    def _write_file(self, entries: Iterator[_Entry]) -> None:
         path = self._data.path / TOPICS_FILE
-        text = json.dumps({"version": 1, "topics": dict(entries)}, indent=1)
+        text = json.dumps({"version": 1, "topics": dict(map(_told_in_file, entries))}, indent=1)
         try:
-            await asyncio.to_thread(disk.replace_file, path, text.encode())
+            disk.replace_file(path, text.encode())
         except OSError as error:
             raise StorageError("write", path, error) from error
 
@@ -287,13 +318,16 @@ class Topics:
             # Nobody can have changed whose directory it is since it was closed properly.
             return self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
         directory = self._data.partition_path(topic.name, index)
-        owner = read_topic_id(directory)
-        if owner is not None and owner.bytes != topic.id:
-            self._set_aside(directory)
-            self._data.forget(topic.name, index)
-        log = self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
-        if owner is None or owner.bytes != topic.id:
-            write_topic_id(directory, uuid.UUID(bytes=topic.id))
+        try:
+            owner = read_topic_id(directory)
+            if owner is not None and owner.bytes != topic.id:
+                self._set_aside(directory)
+                self._data.forget(topic.name, index)
+            log = self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
+            if owner is None or owner.bytes != topic.id:
+                write_topic_id(directory, uuid.UUID(bytes=topic.id))
+        except OSError as error:
+            raise StorageError("open", directory, error) from error
         return log
 
     def _publish(self, topic: Topic) -> None:
@@ -306,6 +340,17 @@ class Topics:
             self._data.delete_partition(partition.topic_name, partition.index)
         self.write_checkpoints()
         self._data.purge_deleted()
+
+    def _remove_unused(self, topic: Topic, partition_count: int) -> None:
+        """What is left of partitions that could not all be made. One with records in it is not ours to remove."""
+        try:
+            for index in range(len(topic.partitions), partition_count):
+                directory = self._data.partition_path(topic.name, index)
+                if directory.is_dir() and not any(path.stat().st_size for path in directory.glob("*.log")):
+                    self._data.delete_partition(topic.name, index)
+            self._data.purge_deleted()
+        except (LogError, OSError) as error:
+            logger.error("what could not be made of topic %s cannot be removed: %s", topic.name, error)
 
     def _set_aside(self, directory: Path) -> None:
         suffix = f".{uuid.uuid4().hex}{STRAY}"

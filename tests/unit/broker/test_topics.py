@@ -1,14 +1,19 @@
 """The topics on disk: what is left of them when the disk fails or the process ends in between."""
 
 import asyncio
+import errno
+import json
+import shutil
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.broker.topics import Topic
+from holdfast.log import StorageError, disk
 from holdfast.log.partition_metadata import write_topic_id
 from tests.support.handler_broker import NOW_MS, HandlerBroker
 
@@ -69,7 +74,7 @@ def test_a_new_topic_inherits_nothing_of_a_deleted_one(broker: HandlerBroker, re
 def test_what_is_told_of_a_topic_goes_with_it_if_a_kill_came_before_the_checkpoints(broker: HandlerBroker) -> None:
     # given a deletion of which only the file of topics is written
     topic = with_a_past(broker, "orders")
-    asyncio.run(broker.topics._store([]))
+    asyncio.run(broker.topics._store(iter(())))
 
     # when
     broker.restart_after_kill()
@@ -122,3 +127,115 @@ def test_checkpoints_that_are_under_way_do_not_bring_a_deleted_topic_back(
         assert "orders" not in (broker.directory / file).read_text()
     broker.topic("orders")
     assert beginning(broker, "orders") == (0, 0, 0, 0)
+
+
+# -- a disk that fails -------------------------------------------------------------------------------------------------
+
+
+def full_once_after(points: int) -> Callable[[str], None]:
+    """A disk that takes so many changes and then is full, until something was refused for that."""
+    seen: list[str] = []
+
+    def fault(point: str) -> None:
+        seen.append(point)
+        if len(seen) > points and "refused" not in seen and point in ("before create", "half written", "before mkdir"):
+            seen.append("refused")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    return fault
+
+
+def stored_topics(broker: HandlerBroker) -> dict[str, int]:
+    entries = json.loads((broker.directory / "topics.json").read_text())["topics"]
+    return {name: entry["partitions"] for name, entry in entries.items()}
+
+
+def directories(broker: HandlerBroker) -> list[str]:
+    return sorted(path.name for path in broker.directory.iterdir() if path.is_dir())
+
+
+def test_a_topic_for_which_the_disk_has_no_room_leaves_nothing_behind(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.topic("orders")
+    failed = 0
+    for points in range(100):
+        # when the disk is full after so many changes, and has room again for the way back
+        monkeypatch.setattr(disk, "fault", full_once_after(points))
+        try:
+            asyncio.run(broker.topics.create("wide", 3, {}))
+            break
+        except StorageError:
+            failed += 1
+        finally:
+            monkeypatch.setattr(disk, "fault", None)
+
+        # then
+        assert broker.topics.get("wide") is None
+        assert stored_topics(broker) == {"orders": 1}
+        assert directories(broker) == ["orders-0"]
+
+    # and in the end it is there, whole
+    assert failed > 10
+    broker.restart_after_kill()
+    assert {topic.name: len(topic.partitions) for topic in broker.topics} == {"orders": 1, "wide": 3}
+
+
+def test_partitions_for_which_the_disk_has_no_room_leave_nothing_behind(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic("orders")
+    failed = 0
+    for points in range(100):
+        monkeypatch.setattr(disk, "fault", full_once_after(points))
+        try:
+            asyncio.run(broker.topics.grow(topic, 3))
+            break
+        except StorageError:
+            failed += 1
+        finally:
+            monkeypatch.setattr(disk, "fault", None)
+
+        assert len(topic.partitions) == 1
+        assert stored_topics(broker) == {"orders": 1}
+        assert directories(broker) == ["orders-0"]
+
+    assert failed > 5
+    broker.restart_after_kill()
+    assert {topic.name: len(topic.partitions) for topic in broker.topics} == {"orders": 3}
+
+
+def test_records_that_lie_where_a_partition_could_not_be_made_stay(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever put them there, they are all that is left of something."""
+    # given a directory of the name, with records and without an owner
+    stranger = broker.topic("stranger")
+    broker.append(stranger, [NOW_MS])
+    shutil.copytree(broker.directory / "stranger-0", broker.directory / "orders-1")
+    (broker.directory / "orders-1" / "partition.metadata").unlink()
+
+    # when
+    monkeypatch.setattr(disk, "fault", full_once_after(12))
+    with pytest.raises(StorageError):
+        asyncio.run(broker.topics.create("orders", 3, {}))
+
+    # then
+    assert directories(broker) == ["orders-1", "stranger-0"]
+
+
+# -- the event loop ----------------------------------------------------------------------------------------------------
+
+
+def test_the_file_of_ten_thousand_topics_is_not_made_on_the_event_loop(broker: HandlerBroker) -> None:
+    for number in range(10_000):
+        broker.topics._publish(Topic(f"topic-{number}", uuid.uuid4().bytes, {}))
+
+    async def on_the_loop() -> float:
+        """How much of its own time the event loop's thread has spent."""
+        began = time.thread_time()
+        assert await broker.topics.create("one-more", 1, {}) is not None
+        return time.thread_time() - began
+
+    assert asyncio.run(on_the_loop()) < 0.02
+    assert len(stored_topics(broker)) == 10_001
