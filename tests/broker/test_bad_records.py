@@ -59,9 +59,9 @@ def garbled(codec: Codec) -> bytes:
     return with_crc(changed(21, struct.pack(">h", codec), data))
 
 
-def later_than_its_records(data: bytes) -> bytes:
+def garbled_and_late(codec: Codec) -> bytes:
     """The same with a base timestamp above the largest one, for which the broker looks into the records."""
-    return with_crc(changed(35, struct.pack(">q", 5), data))
+    return with_crc(changed(35, struct.pack(">q", 5), garbled(codec)))
 
 
 def keyed(size: int) -> bytes:
@@ -113,9 +113,7 @@ CASES = {
         lambda: batch(b"one", compression=Codec.ZSTD), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, version=6
     ),
     **{
-        f"{codec.name} that does not unpack": Case(
-            lambda codec=codec: later_than_its_records(garbled(codec)), ErrorCode.INVALID_RECORD, kafka=-1
-        )
+        f"{codec.name} that does not unpack": Case(partial(garbled_and_late, codec), ErrorCode.INVALID_RECORD, kafka=-1)
         for codec in COMPRESSED
     },
 }

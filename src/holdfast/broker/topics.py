@@ -15,6 +15,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +26,7 @@ from holdfast.broker.partition import Partition
 from holdfast.broker.topic_config import TopicConfig
 from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log import DataDirectory, LogConfig, LogError, PartitionLog, StorageError, disk
+from holdfast.log.checkpoint import ReplaceFile
 from holdfast.log.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id, write_topic_id
 
 logger = logging.getLogger(__name__)
@@ -144,7 +146,11 @@ class Topics:
             topic = Topic(name, decode_topic_id(entry["id"]).bytes, dict(entry["configs"]))
             topic.partitions = self._open_partitions(topic, int(entry["partitions"]))
             self._publish(topic)
-        self.write_checkpoints()
+        try:
+            self.write_checkpoints()
+        except StorageError as error:
+            # On a full disk as well: only a broker that runs can be told what to delete.
+            logger.warning("%s", error)
 
     def _read_file(self) -> dict[str, Any]:
         path = self._data.path / TOPICS_FILE
@@ -174,6 +180,7 @@ class Topics:
         self._data.write_recovery_points(logs)
         self._data.write_start_offsets(logs)
         self._data.write_forgotten()
+        self._data.reserve.fill()
 
     # -- changing ------------------------------------------------------------------------------------------------------
     # Each change runs to its end even if the client that asked for it goes away: file, memory and directories agree.
@@ -229,7 +236,7 @@ class Topics:
     async def _undo(self, topic: Topic, partition_count: int) -> None:
         """Nobody was told of the new partitions, so they must not be there after a restart."""
         try:
-            await self._store(self._entries())
+            await self._store(self._entries(), makes_room=True)
         except LogError as error:
             logger.error("what could not be made of topic %s will be there after a restart: %s", topic.name, error)
         await asyncio.to_thread(self._remove_unused, topic, partition_count)
@@ -265,15 +272,18 @@ class Topics:
         async with self._changing:
             if self._names.get(topic.name) is not topic:
                 return False
-            await self._store(self._entries_without(topic))
+            await self._store(self._entries_without(topic), makes_room=True)
+            # From here on the topic is gone, whatever the disk says to the rest.
             del self._names[topic.name]
             del self._ids[topic.id]
             for partition in topic.partitions:
                 partition.deleted = True
                 partition.notify()
-            await asyncio.to_thread(self._remove_directories, topic)
-            say(logger, "topic deleted", topic=topic.name)
-            self.on_deleted(topic.name)
+            try:
+                await asyncio.to_thread(self._remove_directories, topic)
+            finally:
+                say(logger, "topic deleted", topic=topic.name)
+                self.on_deleted(topic.name)
             return True
 
     # -- on disk -------------------------------------------------------------------------------------------------------
@@ -293,14 +303,16 @@ class Topics:
     def _entries_without(self, topic: Topic) -> Iterator[_Entry]:
         return (entry for entry in self._entries() if entry.name != topic.name)
 
-    async def _store(self, entries: Iterator[_Entry]) -> None:
-        await asyncio.to_thread(self._write_file, entries)
+    async def _store(self, entries: Iterator[_Entry], *, makes_room: bool = False) -> None:
+        """What makes room may take from the reserve; what takes room may not, or it would soon be gone."""
+        replace_file = self._data.reserve.replace_file if makes_room else disk.replace_file
+        await asyncio.to_thread(self._write_file, entries, replace_file)
 
-    def _write_file(self, entries: Iterator[_Entry]) -> None:
+    def _write_file(self, entries: Iterator[_Entry], replace_file: ReplaceFile) -> None:
         path = self._data.path / TOPICS_FILE
         text = json.dumps({"version": 1, "topics": dict(map(_told_in_file, entries))}, indent=1)
         try:
-            disk.replace_file(path, text.encode())
+            replace_file(path, text.encode())
         except OSError as error:
             raise StorageError("write", path, error) from error
 
@@ -335,11 +347,24 @@ class Topics:
         self._ids[topic.id] = topic
 
     def _remove_directories(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            partition.log.close(clean=False)
-            self._data.delete_partition(partition.topic_name, partition.index)
-        self.write_checkpoints()
-        self._data.purge_deleted()
+        """What the disk refuses is done later: a directory is set aside or purged at the next start, and what the
+        checkpoints tell of the topic goes before one of its name is made."""
+        # The checkpoints come last: on a full disk they have room when the files are gone.
+        steps: list[Callable[[], None]] = [partial(self._remove_directory, partition) for partition in topic.partitions]
+        steps += [self._data.purge_deleted, self.write_checkpoints]
+        refused: list[LogError | OSError] = []
+        for step in steps:
+            try:
+                step()
+            except (LogError, OSError) as error:
+                refused.append(error)
+        if refused:
+            level, first = logging.WARNING, str(refused[0])
+            say(logger, "topic deleted, but not all of its traces", level, topic=topic.name, error=first)
+
+    def _remove_directory(self, partition: Partition) -> None:
+        partition.log.close(clean=False)
+        self._data.delete_partition(partition.topic_name, partition.index)
 
     def _remove_unused(self, topic: Topic, partition_count: int) -> None:
         """What is left of partitions that could not all be made. One with records in it is not ours to remove."""

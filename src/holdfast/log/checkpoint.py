@@ -12,7 +12,7 @@ is said so in the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.log import disk
@@ -27,6 +27,7 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 TopicPartition = tuple[str, int]
+ReplaceFile = Callable[[Path, bytes], None]
 
 
 class OffsetCheckpoint:
@@ -53,20 +54,23 @@ class OffsetCheckpoint:
         for partition in [partition for partition in self._offsets if partition not in partitions]:
             self.forget(partition)
 
-    def write(self, news: Mapping[TopicPartition, int | None]) -> None:
+    def write(self, news: Mapping[TopicPartition, int | None], replace_file: ReplaceFile = disk.replace_file) -> None:
         """With None there is nothing to be told of a partition. One that is not named keeps what it had."""
         for partition, offset in news.items():
             if offset is None:
                 self._offsets.pop(partition, None)
             else:
                 self._offsets[partition] = offset
-        write_offsets(self.path, self._offsets)
+        write_offsets(self.path, self._offsets, replace_file)
         self.tells_of_gone_partitions = False
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+def write_offsets(
+    path: Path, offsets: Mapping[TopicPartition, int], replace_file: ReplaceFile = disk.replace_file
+) -> None:
     """Offsets by topic and partition."""
-    _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    replace_file(path, _content(lines))
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
@@ -80,7 +84,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 def write_epochs(path: Path, epochs: Sequence[tuple[int, int]]) -> None:
     """Leader epochs with the first offset of each."""
-    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+    disk.replace_file(path, _content([f"{epoch} {start_offset}" for epoch, start_offset in epochs]))
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
@@ -92,8 +96,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
         return []
 
 
-def _write(path: Path, lines: Sequence[str]) -> None:
-    disk.replace_file(path, "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode())
+def _content(lines: Sequence[str]) -> bytes:
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
 
 
 def _read(path: Path) -> list[str]:

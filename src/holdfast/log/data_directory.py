@@ -7,6 +7,7 @@ holdfast-format                   which format it has
 recovery-point-offset-checkpoint  up to where each log is known to be on the disk
 log-start-offset-checkpoint       where each log starts, when that is not a segment's start
 cleaner-offset-checkpoint         up to where each compacted log is compacted
+reserve                           room for what has to be written on a full disk
 orders-0/ orders-1/ …             one directory for each partition
 """
 
@@ -22,12 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from holdfast.log import checkpoint, disk
-from holdfast.log.checkpoint import OffsetCheckpoint, TopicPartition
+from holdfast.log.checkpoint import OffsetCheckpoint, ReplaceFile, TopicPartition
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import DataDirectoryError, StorageError
 from holdfast.log.format_version import bring_up_to_date
 from holdfast.log.partition_log import PartitionLog
 from holdfast.log.partition_metadata import encode_topic_id
+from holdfast.log.reserve import RESERVE_BYTES, Reserve
 
 _LOCK = ".lock"
 _META = "meta.properties"
@@ -57,6 +59,7 @@ class DataDirectory:
         self.was_clean = marker is not None
         # Apache Kafka leaves another marker. Only ours comes with checkpoints that name every log's start and end.
         self._has_all_offsets = marker == _CLEAN_CONTENT
+        self.reserve = Reserve(path)
         self._recovery_points = OffsetCheckpoint(path / checkpoint.RECOVERY_POINTS)
         self._start_offsets = OffsetCheckpoint(path / checkpoint.LOG_START_OFFSETS)
         self._cleaner_offsets = OffsetCheckpoint(path / checkpoint.CLEANER_OFFSETS)
@@ -79,6 +82,9 @@ class DataDirectory:
             disk.unlink(path / _CLEAN)
             disk.sync_directory(path)
             directory.purge_deleted()
+            if _has_no_room(path):
+                # A start may have indexes to build; nobody else writes meanwhile.
+                directory.reserve.give_up()
         except OSError as error:
             os.close(lock_fd)
             raise StorageError("use the data directory", path, error) from error
@@ -184,9 +190,13 @@ class DataDirectory:
         self._has_all_offsets = False
         self._write(self._recovery_points, logs, lambda log: log.recovery_point)
 
-    def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Say where the logs start; needed after `delete_records_before`, before it is answered."""
-        self._write(self._start_offsets, logs, lambda log: log.start_offset or None)
+    def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog], *, makes_room: bool = False) -> None:
+        """Say where the logs start; needed after `delete_records_before`, before it is answered.
+
+        Then it makes room, and may take from the reserve.
+        """
+        replace_file = self.reserve.replace_file if makes_room else disk.replace_file
+        self._write(self._start_offsets, logs, lambda log: log.start_offset or None, replace_file)
 
     def write_cleaner_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say how far the logs are compacted; what is before is not read for its keys again."""
@@ -219,11 +229,13 @@ class DataDirectory:
         file: OffsetCheckpoint,
         logs: Mapping[TopicPartition, PartitionLog],
         offset_of: Callable[[PartitionLog], int | None],
+        replace_file: ReplaceFile = disk.replace_file,
     ) -> None:
         try:
             # The offsets are asked for when nobody else writes: an older one must not come after a newer.
             with self._writing:
-                file.write({key: offset_of(log) for key, log in logs.items() if self._logs.get(key) is log})
+                present = {key: offset_of(log) for key, log in logs.items() if self._logs.get(key) is log}
+                file.write(present, replace_file)
         except OSError as error:
             raise StorageError("write", file.path, error) from error
 
@@ -235,6 +247,8 @@ class DataDirectory:
                 self.write_recovery_points(logs)
                 self.write_start_offsets(logs)
                 disk.replace_file(self.path / _CLEAN, _CLEAN_CONTENT)
+        except OSError as error:
+            raise StorageError("close", self.path, error) from error
         finally:
             if self._lock_fd >= 0:
                 os.close(self._lock_fd)
@@ -250,6 +264,11 @@ def _close_all(logs: Sequence[PartitionLog], clean: bool) -> None:
     with ThreadPoolExecutor(_CLOSED_TOGETHER) as pool:
         for done in [pool.submit(log.close, clean) for log in logs]:
             done.result()
+
+
+def _has_no_room(path: Path) -> bool:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize < RESERVE_BYTES
 
 
 def _read_marker(path: Path) -> bytes | None:

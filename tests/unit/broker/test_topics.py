@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import logging
 import shutil
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from holdfast.broker.topics import Topic
 from holdfast.log import StorageError, disk
 from holdfast.log.partition_metadata import write_topic_id
+from holdfast.log.reserve import RESERVE_BYTES
 from tests.support.handler_broker import NOW_MS, HandlerBroker
 
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
@@ -222,6 +224,97 @@ def test_records_that_lie_where_a_partition_could_not_be_made_stay(
 
     # then
     assert directories(broker) == ["orders-1", "stranger-0"]
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+def no_room_but_in_the_reserve() -> Callable[[str], None]:
+    seen: list[str] = []
+
+    def fault(point: str) -> None:
+        is_in_the_reserve = seen[-3:] == ["renamed", "before create", "before write"]
+        if point == "before allocate" or (point == "half written" and not is_in_the_reserve):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        seen.append(point)
+
+    return fault
+
+
+def test_a_topic_can_be_deleted_on_a_full_disk(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # given
+    deleted: list[str] = []
+    broker.topics.on_deleted = deleted.append
+    doomed = with_a_past(broker, "orders")
+
+    # when
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve())
+    assert asyncio.run(broker.topics.delete(doomed))
+
+    # then it is gone, its files are, and whoever must know was told
+    assert stored_topics(broker) == {}
+    assert directories(broker) == []
+    assert deleted == ["orders"]
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.message == "topic deleted, but not all of its traces"
+    assert "recovery-point-offset-checkpoint: No space left" in vars(told)["fields"]["error"]
+    # and a new one of the name is not made before the checkpoints have forgotten it
+    with pytest.raises(StorageError, match="No space left"):
+        asyncio.run(broker.topics.create("orders", 1, {}))
+    monkeypatch.setattr(disk, "fault", None)
+    broker.topic("orders")
+    broker.restart_after_kill()
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+
+
+def test_a_topic_cannot_be_created_out_of_the_reserve(broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve())
+    with pytest.raises(StorageError, match="No space left"):
+        asyncio.run(broker.topics.create("orders", 1, {}))
+
+    assert broker.data.reserve.room_bytes == RESERVE_BYTES
+
+
+def test_a_broker_starts_on_a_full_disk(broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one that runs can be told what to delete."""
+    topic = with_a_past(broker, "orders")
+
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve())
+    broker.restart_after_kill()
+
+    again = broker.topics.by_id(topic.id)
+    assert again is not None
+    assert beginning(broker, "orders") == (40, 50, 50, 45)
+    assert asyncio.run(broker.topics.delete(again))
+
+
+def test_partitions_that_cannot_be_removed_keep_nobody_from_hearing_of_the_deletion(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a disk that refuses to rename the first of two directories
+    deleted: list[str] = []
+    broker.topics.on_deleted = deleted.append
+    doomed = broker.topic("orders", 2)
+    original = disk.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if source.name == "orders-0":
+            raise OSError(errno.EIO, "Input/output error")
+        original(source, target)
+
+    # when
+    monkeypatch.setattr(disk, "rename", rename)
+    assert asyncio.run(broker.topics.delete(doomed))
+    monkeypatch.setattr(disk, "rename", original)
+
+    # then
+    assert deleted == ["orders"]
+    assert directories(broker) == ["orders-0"]
+    broker.topic("orders")
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    assert len(list(broker.directory.glob("orders-0.*-stray"))) == 1
 
 
 # -- the event loop ----------------------------------------------------------------------------------------------------

@@ -441,7 +441,12 @@ def test_a_log_that_is_given_up_is_not_flushed_any_more(tmp_path: Path, monkeypa
     fill(log, 10)
     points: list[str] = []
     after_close: list[int] = []
-    closing = threading.Thread(target=lambda: (log.close(clean=False), after_close.append(len(points))))
+
+    def close() -> None:
+        log.close(clean=False)
+        after_close.append(len(points))
+
+    closing = threading.Thread(target=close)
 
     def close_meanwhile(point: str) -> None:
         points.append(point)
