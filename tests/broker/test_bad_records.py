@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from google_crc32c import value as crc32c
 
-from holdfast.wire.apis.fetch import FetchTopic
+from holdfast.wire.apis.fetch import FETCH, FetchTopic
 from holdfast.wire.apis.produce import TopicProduceData
 from holdfast.wire.compression import Codec
 from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.records import Record, encode_batch
 from tests.broker.trouble import Trouble
-from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
+from tests.broker.wire_client import WireClient, batch, decoded, fetch_request, produce_request
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.fixtures import apache_kafka, apache_kafka_distribution
@@ -27,6 +30,7 @@ from tests.support.holdfast_broker import HoldfastBroker
 __all__ = ["apache_kafka", "apache_kafka_distribution"]
 
 MAX_MESSAGE_BYTES = 1_048_588
+COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 
 def changed(position: int, content: bytes, original: bytes | None = None) -> bytes:
@@ -47,6 +51,22 @@ def of_size(size: int) -> bytes:
     data = batch(bytes(size - overhead))
     assert len(data) == size
     return data
+
+
+def garbled(codec: Codec) -> bytes:
+    """A batch that says it is compressed, under the CRC that belongs to it, and does not unpack."""
+    data = batch(b"\xde\xad\xbe\xef" * 20)
+    return with_crc(changed(21, struct.pack(">h", codec), data))
+
+
+def garbled_and_late(codec: Codec) -> bytes:
+    """The same with a base timestamp above the largest one, for which the broker looks into the records."""
+    return with_crc(changed(35, struct.pack(">q", 5), garbled(codec)))
+
+
+def keyed(size: int) -> bytes:
+    """A batch of one record that unpacks to a little more than that."""
+    return encode_batch([Record(0, int(time.time() * 1000), b"key", bytes(size))], compression=Codec.ZSTD)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +112,10 @@ CASES = {
     "zstd below v7": Case(
         lambda: batch(b"one", compression=Codec.ZSTD), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, version=6
     ),
+    **{
+        f"{codec.name} that does not unpack": Case(partial(garbled_and_late, codec), ErrorCode.INVALID_RECORD, kafka=-1)
+        for codec in COMPRESSED
+    },
 }
 FEWER_THAN_COUNTED = with_crc(changed(23, struct.pack(">i", 1), changed(57, struct.pack(">i", 2), batch(b"x" * 30))))
 
@@ -120,6 +144,44 @@ def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(name: str, broker: Ho
 
         assert client.produce(topic, batch(b"after")).base_offset == 1
         assert [record.value for record in client.fetch_all(topic)] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize(
+    "unpackable",
+    [*(partial(garbled, codec) for codec in COMPRESSED), partial(keyed, 70 << 20)],
+    ids=[*(codec.name for codec in COMPRESSED), "70 MiB"],
+)
+def test_a_compacted_topic_refuses_what_does_not_unpack(
+    unpackable: Callable[[], bytes], broker: HoldfastBroker, trouble: Trouble
+) -> None:
+    topic = f"compacted-{uuid.uuid4().hex}"
+    with WireClient(broker.address) as client, trouble.is_told_in(0):
+        client.create_topic(topic, cleanup_policy="compact")
+
+        answer = client.produce(topic, unpackable())
+
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        assert client.produce(topic, keyed(1)).error_code == 0
+
+
+def test_a_batch_that_does_not_unpack_leaves_the_others_of_its_request_alone(broker: HoldfastBroker) -> None:
+    # given a reader that waits for the good one
+    good, bad = f"good-{uuid.uuid4().hex}", f"bad-{uuid.uuid4().hex}"
+    with WireClient(broker.address) as reader, WireClient(broker.address) as client:
+        client.create_topic(good)
+        client.create_topic(bad, cleanup_policy="compact")
+        reader.send(fetch_request(good, max_wait_ms=60_000), 12)
+
+        # when
+        request = produce_request(good, batch(b"good"))
+        request.topic_data += produce_request(bad, garbled(Codec.ZSTD)).topic_data
+        answers = client.ask(request, 9).responses
+
+        # then
+        codes = [answer.partition_responses[0].error_code for answer in answers]
+        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_RECORD]
+        (found,) = reader.receive(FETCH, 12)[1].responses[0].partitions
+        assert [record.value for record in decoded(bytes(found.records))] == [b"good"]
 
 
 @pytest.mark.real

@@ -12,6 +12,7 @@ from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.list_groups import ListGroupsRequest
 from holdfast.wire.apis.offset_delete import OffsetDeleteRequest
 from holdfast.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
+from holdfast.wire.compression import DEFAULT_MAX_OUTPUT
 from holdfast.wire.group_records import partition_for
 from tests.broker.group_broker import NO_DELAY, Gate, GroupBroker
 from tests.broker.group_members import (
@@ -152,3 +153,24 @@ def test_a_new_group_is_above_a_deleted_one_also_while_the_rest_is_loading(tmp_p
         eventually(lambda: described(member, first).error_code == NONE, "the first part is read")
 
         assert member.join().generation_id > told[first]
+
+
+def test_a_group_with_a_huge_assignment_costs_no_other_group_its_offsets(tmp_path: Path) -> None:
+    """Whatever the journal takes must be read again, or everything behind it is lost with it."""
+    victim, hog = group_in(0, "victim"), group_in(0, "hog")
+    with GroupBroker(tmp_path / "data") as broker, WireMember(broker.address, victim) as simple:
+        # given
+        simple.create_topic("orders")
+        assert simple.commit(100) == NONE
+        with WireMember(broker.address, hog, "a") as member:
+            member.join()
+            assert member.sync({member.member_id: bytes(DEFAULT_MAX_OUTPUT)}).error_code == NONE
+        assert simple.commit(5000) == NONE
+
+    # when
+    with GroupBroker(tmp_path / "data") as broker, WireClient(broker.address) as client:
+        wait_until_loaded(client)
+
+        # then
+        assert committed(client, victim) == {("orders", 0): 5000}
+        assert [member.group_instance_id for member in described(client, hog).members] == ["a"]

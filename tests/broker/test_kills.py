@@ -177,7 +177,10 @@ def test_growing_a_topic(data_path: Path) -> None:
 def test_deleting_a_topic(data_path: Path) -> None:
     def prepare(client: WireClient, ledger: Ledger) -> None:
         client.create_topic("doomed")
-        assert client.produce("doomed", batch(b"a", b"b", b"c")).error_code == 0
+        for value in (b"cut away", b"a", b"b"):
+            assert client.produce("doomed", batch(value)).error_code == 0
+        cut = DeleteRecordsTopic("doomed", [DeleteRecordsPartition(0, 1)])
+        assert client.ask(DeleteRecordsRequest([cut], 30_000), 2).topics[0].partitions[0].error_code == 0
 
     def act(client: WireClient, ledger: Ledger) -> None:
         (result,) = client.ask(DeleteTopicsRequest(topic_names=["doomed"], timeout_ms=30_000), 5).responses
@@ -187,9 +190,10 @@ def test_deleting_a_topic(data_path: Path) -> None:
         if "doomed" not in partition_counts(client):
             client.create_topic("doomed")
             assert client.fetch_all("doomed") == [], "a new topic of the name must not inherit records"
+            assert client.produce("doomed", batch(b"new")).base_offset == 0, "nor where the old one began"
         else:
             assert not acknowledged
-            assert [record.value for record in client.fetch_all("doomed")] == [b"a", b"b", b"c"]
+            assert [record.value for record in client.fetch_all("doomed", start=1)] == [b"a", b"b"]
 
     kill_everywhere(data_path, prepare, act, check)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext
-from holdfast.broker.journal import GroupJournal
+from holdfast.broker.journal import Fact, GroupJournal
 from holdfast.broker.ledger import LedgerWriter
 from holdfast.broker.log_lines import say
 from holdfast.broker.partition import Partition
@@ -26,7 +26,6 @@ from holdfast.coordinator.presence import Presence
 from holdfast.log import LogError, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.errors import WireError
-from holdfast.wire.group_records import GroupRecordKey, GroupRecordValue
 
 if TYPE_CHECKING:
     from holdfast.broker.connection import Connection
@@ -55,8 +54,6 @@ NOTED: Final = frozenset(
     }
 )
 """Events of groups that are logged as well."""
-
-Loaded = tuple[GroupRecordKey, GroupRecordValue | None]
 
 
 class Ticket:
@@ -150,12 +147,15 @@ class Groups:
         """Returns how many records there were."""
         loaded = 0
         records = self.journal.replay(index)
-        try:
-            while chunk := await asyncio.to_thread(_take, records):
-                for key, value in chunk:
-                    self.coordinator.load_record(key, value)
-                loaded += len(chunk)
-        except (LogError, WireError, OSError) as error:
+        error: Exception | None = None
+        while error is None:
+            chunk, error = await asyncio.to_thread(_take, records)
+            if not chunk:
+                break
+            for key, value in chunk:
+                self.coordinator.load_record(key, value)
+            loaded += len(chunk)
+        if error is not None:
             # What was read so far is served, as Kafka does; the rest of this partition's groups start over.
             logger.error("the journal of groups could not be read to its end: %s", error)
         self._perform(self.coordinator.finish_loading(index, self.now_ms()))
@@ -294,8 +294,14 @@ def _no_search_for_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _take(records: Iterator[Loaded]) -> list[Loaded]:
-    return list(islice(records, LOAD_CHUNK))
+def _take(records: Iterator[Fact]) -> tuple[list[Fact], Exception | None]:
+    """The next ones, none at the end; and what keeps those behind them from being read."""
+    taken: list[Fact] = []
+    try:
+        taken.extend(islice(records, LOAD_CHUNK))
+    except (LogError, WireError, OSError) as error:
+        return taken, error
+    return taken, None
 
 
 def _mapped(error: LogError | WireError) -> ErrorCode:

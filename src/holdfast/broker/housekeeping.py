@@ -90,21 +90,33 @@ class Housekeeping:
                 await asyncio.shield(job)
             except (LogError, OSError) as error:
                 logger.error("%s", error)
+            except Exception:
+                # Ours to mend; until then nobody shall run out of disk because nothing is looked after any more.
+                logger.exception("housekeeping failed; it is tried again at its next time")
 
     def apply_retention(self) -> None:
         """Deletes the segments that retention.ms and retention.bytes no longer allow."""
         for partition in list(self._broker.topics.partitions()):
             if self._take_a_break_or_stop():
                 return
-            for segment in partition.log.apply_retention(self._broker.now_ms()):
-                say(
-                    logger,
-                    "segment deleted",
-                    partition=partition,
-                    base_offset=segment.base_offset,
-                    bytes=segment.size,
-                    by=segment.reason,
-                )
+            self._apply_retention(partition)
+
+    def _apply_retention(self, partition: Partition) -> None:
+        try:
+            deleted = partition.log.apply_retention(self._broker.now_ms())
+        except (LogError, OSError) as error:
+            # The others shall not keep what is too old because of one.
+            logger.error("%s", error)
+            return
+        for segment in deleted:
+            say(
+                logger,
+                "segment deleted",
+                partition=partition,
+                base_offset=segment.base_offset,
+                bytes=segment.size,
+                by=segment.reason,
+            )
 
     def compact(self) -> None:
         """Compacts the logs that are dirty enough, one after the other."""
@@ -120,7 +132,7 @@ class Housekeeping:
             if done is None:
                 return
             self._broker.data.write_cleaner_offsets({(partition.topic_name, partition.index): partition.log})
-        except LogError as error:
+        except (LogError, OSError) as error:
             # The others shall not wait for one that cannot be compacted.
             logger.error("%s", error)
             return

@@ -6,8 +6,10 @@ One small interface, append and replay, so that the facts can have another home 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 
+from holdfast.broker.log_lines import say
 from holdfast.broker.partition import LEADER_EPOCH, Partition
 from holdfast.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from holdfast.coordinator.effects import Record
@@ -23,6 +25,10 @@ from holdfast.wire.group_records import (
 )
 from holdfast.wire.records import Record as LogRecord
 from holdfast.wire.records import decode_batch, encode_batch
+
+logger = logging.getLogger(__name__)
+
+Fact = tuple[GroupRecordKey, GroupRecordValue | None]
 
 
 class GroupJournal:
@@ -70,16 +76,40 @@ class GroupJournal:
         )
         return partition
 
-    def replay(self, index: int) -> Iterator[tuple[GroupRecordKey, GroupRecordValue | None]]:
-        """All records of one partition, in order. For a worker thread."""
+    def replay(self, index: int) -> Iterator[Fact]:
+        """All records of one partition, in order. For a worker thread.
+
+        What cannot be read is left out and told: one group's record shall not cost the others theirs.
+        """
         log = self._topic().partitions[index].log
         for batch in log.batches_from(log.start_offset):
-            for record in decode_batch(batch):
-                if record.key is None:
-                    continue
-                try:
-                    decoded = decode_record(record.key, record.value)
-                except WireError as error:
-                    raise WireError(f"{OFFSETS_TOPIC}-{index}, offset {record.offset}: {error}") from error
-                if decoded is not None:
-                    yield decoded
+            facts, unreadable = _facts_of(batch)
+            if unreadable is not None:
+                say(
+                    logger,
+                    "group facts left out; they cannot be read",
+                    logging.ERROR,
+                    partition=f"{OFFSETS_TOPIC}-{index}",
+                    offset=parse_header(batch).base_offset,
+                    error=str(unreadable),
+                )
+            yield from facts
+
+
+def _facts_of(batch: bytes) -> tuple[list[Fact], WireError | None]:
+    """What can be read of a batch, and why the rest cannot."""
+    facts: list[Fact] = []
+    unreadable: WireError | None = None
+    try:
+        records = decode_batch(batch)
+    except WireError as error:
+        return facts, error
+    for record in records:
+        try:
+            decoded = None if record.key is None else decode_record(record.key, record.value)
+        except WireError as error:
+            unreadable = error
+            continue
+        if decoded is not None:
+            facts.append(decoded)
+    return facts, unreadable

@@ -15,8 +15,9 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from holdfast.broker.changes import Changes
 from holdfast.broker.config import BrokerConfig
@@ -25,6 +26,7 @@ from holdfast.broker.partition import Partition
 from holdfast.broker.topic_config import TopicConfig
 from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log import DataDirectory, LogConfig, LogError, PartitionLog, StorageError, disk
+from holdfast.log.checkpoint import ReplaceFile
 from holdfast.log.partition_metadata import decode_topic_id, encode_topic_id, read_topic_id, write_topic_id
 
 logger = logging.getLogger(__name__)
@@ -80,6 +82,20 @@ class Topic:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
+class _Entry(NamedTuple):
+    """A topic as the file tells of it."""
+
+    name: str
+    id: bytes
+    partition_count: int
+    overrides: Mapping[str, str]
+
+
+def _told_in_file(entry: _Entry) -> tuple[str, dict[str, Any]]:
+    topic_id = encode_topic_id(uuid.UUID(bytes=entry.id))
+    return entry.name, {"id": topic_id, "partitions": entry.partition_count, "configs": dict(entry.overrides)}
+
+
 class Topics:
     """All topics by name and by id. Changes are serialised and on disk before they are seen."""
 
@@ -122,6 +138,7 @@ class Topics:
         """Reads the file and opens every log, cutting torn tails. Runs before the broker listens, in any thread."""
         entries = self._read_file()
         known = {(name, index) for name, entry in entries.items() for index in range(int(entry["partitions"]))}
+        self._data.forget_all_but(known)
         for key, directory in self._data.partitions().items():
             if key not in known:
                 self._set_aside(directory)
@@ -129,7 +146,11 @@ class Topics:
             topic = Topic(name, decode_topic_id(entry["id"]).bytes, dict(entry["configs"]))
             topic.partitions = self._open_partitions(topic, int(entry["partitions"]))
             self._publish(topic)
-        self.write_checkpoints()
+        try:
+            self.write_checkpoints()
+        except StorageError as error:
+            # On a full disk as well: only a broker that runs can be told what to delete.
+            logger.warning("%s", error)
 
     def _read_file(self) -> dict[str, Any]:
         path = self._data.path / TOPICS_FILE
@@ -158,6 +179,8 @@ class Topics:
         logs = self.logs()
         self._data.write_recovery_points(logs)
         self._data.write_start_offsets(logs)
+        self._data.write_forgotten()
+        self._data.reserve.fill()
 
     # -- changing ------------------------------------------------------------------------------------------------------
     # Each change runs to its end even if the client that asked for it goes away: file, memory and directories agree.
@@ -183,13 +206,7 @@ class Topics:
             if name in self._names:
                 return None
             topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
-            await self._store([*self._entries(), self._entry(topic, partition_count)])
-            try:
-                topic.partitions = await asyncio.to_thread(self._open_partitions, topic, partition_count)
-            except LogError:
-                # Nobody was told of the topic, so it must not be there after a restart.
-                await self._store(self._entries())
-                raise
+            topic.partitions = await self._make_partitions(topic, partition_count)
             self._publish(topic)
             say(logger, "topic created", topic=name, partitions=partition_count, configs=_told(overrides))
             self.on_grown(name, 0)
@@ -199,22 +216,37 @@ class Topics:
         async with self._changing:
             if self._names.get(topic.name) is not topic or partition_count <= len(topic.partitions):
                 return False
-            others = [entry for entry in self._entries() if entry[0] != topic.name]
-            await self._store([*others, self._entry(topic, partition_count)])
-            before, opened = topic.partitions, await asyncio.to_thread(self._open_partitions, topic, partition_count)
+            before, made = topic.partitions, await self._make_partitions(topic, partition_count)
             # Nobody sees the new ones before the groups hear of them: an assignment between the two would be misread.
-            topic.partitions = [*before, *opened]
+            topic.partitions = [*before, *made]
             say(logger, "topic grown", topic=topic.name, partitions=partition_count)
             self.on_grown(topic.name, len(before))
             return True
+
+    async def _make_partitions(self, topic: Topic, partition_count: int) -> list[Partition]:
+        """Those that the topic has not got yet, on disk and in the file; all of them, or none."""
+        await asyncio.to_thread(self._data.write_forgotten)
+        await self._store(self._entries_with(topic, partition_count))
+        try:
+            return await asyncio.to_thread(self._open_partitions, topic, partition_count)
+        except LogError:
+            await self._undo(topic, partition_count)
+            raise
+
+    async def _undo(self, topic: Topic, partition_count: int) -> None:
+        """Nobody was told of the new partitions, so they must not be there after a restart."""
+        try:
+            await self._store(self._entries(), makes_room=True)
+        except LogError as error:
+            logger.error("what could not be made of topic %s will be there after a restart: %s", topic.name, error)
+        await asyncio.to_thread(self._remove_unused, topic, partition_count)
 
     async def _set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
         async with self._changing:
             if self._names.get(topic.name) is not topic:
                 return False
             changed = Topic(topic.name, topic.id, dict(overrides), topic.partitions)
-            others = [entry for entry in self._entries() if entry[0] != topic.name]
-            await self._store([*others, self._entry(changed, len(topic.partitions))])
+            await self._store(self._entries_with(changed, len(topic.partitions)))
             topic.overrides = changed.overrides
             self._configure([topic])
             say(logger, "topic configured", topic=topic.name, configs=_told(overrides) or "none")
@@ -240,32 +272,47 @@ class Topics:
         async with self._changing:
             if self._names.get(topic.name) is not topic:
                 return False
-            await self._store([entry for entry in self._entries() if entry[0] != topic.name])
+            await self._store(self._entries_without(topic), makes_room=True)
+            # From here on the topic is gone, whatever the disk says to the rest.
             del self._names[topic.name]
             del self._ids[topic.id]
             for partition in topic.partitions:
                 partition.deleted = True
                 partition.notify()
-            await asyncio.to_thread(self._remove_directories, topic)
-            say(logger, "topic deleted", topic=topic.name)
-            self.on_deleted(topic.name)
+            try:
+                await asyncio.to_thread(self._remove_directories, topic)
+            finally:
+                say(logger, "topic deleted", topic=topic.name)
+                self.on_deleted(topic.name)
             return True
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
-    def _entries(self) -> list[tuple[str, dict[str, Any]]]:
-        return [self._entry(topic, len(topic.partitions)) for topic in self._names.values()]
+    # The entries are made when the file is written, in a worker: of ten thousand topics they and their text take a
+    # tenth of a second. No topic changes meanwhile, because whoever changes one holds `_changing`.
 
-    @staticmethod
-    def _entry(topic: Topic, partition_count: int) -> tuple[str, dict[str, Any]]:
-        topic_id = encode_topic_id(uuid.UUID(bytes=topic.id))
-        return topic.name, {"id": topic_id, "partitions": partition_count, "configs": topic.overrides}
+    def _entries(self) -> Iterator[_Entry]:
+        for topic in self._names.values():
+            yield _Entry(topic.name, topic.id, len(topic.partitions), topic.overrides)
 
-    async def _store(self, entries: list[tuple[str, dict[str, Any]]]) -> None:
+    def _entries_with(self, topic: Topic, partition_count: int) -> Iterator[_Entry]:
+        """With this topic as it shall be."""
+        yield from self._entries_without(topic)
+        yield _Entry(topic.name, topic.id, partition_count, topic.overrides)
+
+    def _entries_without(self, topic: Topic) -> Iterator[_Entry]:
+        return (entry for entry in self._entries() if entry.name != topic.name)
+
+    async def _store(self, entries: Iterator[_Entry], *, makes_room: bool = False) -> None:
+        """What makes room may take from the reserve; what takes room may not, or it would soon be gone."""
+        replace_file = self._data.reserve.replace_file if makes_room else disk.replace_file
+        await asyncio.to_thread(self._write_file, entries, replace_file)
+
+    def _write_file(self, entries: Iterator[_Entry], replace_file: ReplaceFile) -> None:
         path = self._data.path / TOPICS_FILE
-        text = json.dumps({"version": 1, "topics": dict(entries)}, indent=1)
+        text = json.dumps({"version": 1, "topics": dict(map(_told_in_file, entries))}, indent=1)
         try:
-            await asyncio.to_thread(disk.replace_file, path, text.encode())
+            replace_file(path, text.encode())
         except OSError as error:
             raise StorageError("write", path, error) from error
 
@@ -283,12 +330,16 @@ class Topics:
             # Nobody can have changed whose directory it is since it was closed properly.
             return self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
         directory = self._data.partition_path(topic.name, index)
-        owner = read_topic_id(directory)
-        if owner is not None and owner.bytes != topic.id:
-            self._set_aside(directory)
-        log = self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
-        if owner is None or owner.bytes != topic.id:
-            write_topic_id(directory, uuid.UUID(bytes=topic.id))
+        try:
+            owner = read_topic_id(directory)
+            if owner is not None and owner.bytes != topic.id:
+                self._set_aside(directory)
+                self._data.forget(topic.name, index)
+            log = self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
+            if owner is None or owner.bytes != topic.id:
+                write_topic_id(directory, uuid.UUID(bytes=topic.id))
+        except OSError as error:
+            raise StorageError("open", directory, error) from error
         return log
 
     def _publish(self, topic: Topic) -> None:
@@ -296,11 +347,35 @@ class Topics:
         self._ids[topic.id] = topic
 
     def _remove_directories(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            partition.log.close(clean=False)
-            self._data.delete_partition(partition.topic_name, partition.index)
-        self.write_checkpoints()
-        self._data.purge_deleted()
+        """What the disk refuses is done later: a directory is set aside or purged at the next start, and what the
+        checkpoints tell of the topic goes before one of its name is made."""
+        # The checkpoints come last: on a full disk they have room when the files are gone.
+        steps: list[Callable[[], None]] = [partial(self._remove_directory, partition) for partition in topic.partitions]
+        steps += [self._data.purge_deleted, self.write_checkpoints]
+        refused: list[LogError | OSError] = []
+        for step in steps:
+            try:
+                step()
+            except (LogError, OSError) as error:
+                refused.append(error)
+        if refused:
+            level, first = logging.WARNING, str(refused[0])
+            say(logger, "topic deleted, but not all of its traces", level, topic=topic.name, error=first)
+
+    def _remove_directory(self, partition: Partition) -> None:
+        partition.log.close(clean=False)
+        self._data.delete_partition(partition.topic_name, partition.index)
+
+    def _remove_unused(self, topic: Topic, partition_count: int) -> None:
+        """What is left of partitions that could not all be made. One with records in it is not ours to remove."""
+        try:
+            for index in range(len(topic.partitions), partition_count):
+                directory = self._data.partition_path(topic.name, index)
+                if directory.is_dir() and not any(path.stat().st_size for path in directory.glob("*.log")):
+                    self._data.delete_partition(topic.name, index)
+            self._data.purge_deleted()
+        except (LogError, OSError) as error:
+            logger.error("what could not be made of topic %s cannot be removed: %s", topic.name, error)
 
     def _set_aside(self, directory: Path) -> None:
         suffix = f".{uuid.uuid4().hex}{STRAY}"

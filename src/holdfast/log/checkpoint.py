@@ -12,7 +12,7 @@ is said so in the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 from holdfast.log import disk
@@ -26,13 +26,54 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
+TopicPartition = tuple[str, int]
+ReplaceFile = Callable[[Path, bytes], None]
 
-def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+
+class OffsetCheckpoint:
+    """A file of offsets, and what we know beyond it. For one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offsets = read_offsets(path)
+        self.tells_of_gone_partitions = False
+        """What the file says of them would be taken for said of new ones of the same name."""
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._offsets
+
+    def offset(self, partition: TopicPartition) -> int:
+        """0 of a partition that is not told of."""
+        return self._offsets.get(partition, 0)
+
+    def forget(self, partition: TopicPartition) -> None:
+        if self._offsets.pop(partition, None) is not None:
+            self.tells_of_gone_partitions = True
+
+    def forget_all_but(self, partitions: Container[TopicPartition]) -> None:
+        for partition in [partition for partition in self._offsets if partition not in partitions]:
+            self.forget(partition)
+
+    def write(self, news: Mapping[TopicPartition, int | None], replace_file: ReplaceFile = disk.replace_file) -> None:
+        """With None there is nothing to be told of a partition. One that is not named keeps what it had."""
+        for partition, offset in news.items():
+            if offset is None:
+                self._offsets.pop(partition, None)
+            else:
+                self._offsets[partition] = offset
+        write_offsets(self.path, self._offsets, replace_file)
+        self.tells_of_gone_partitions = False
+
+
+def write_offsets(
+    path: Path, offsets: Mapping[TopicPartition, int], replace_file: ReplaceFile = disk.replace_file
+) -> None:
     """Offsets by topic and partition."""
-    _write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    replace_file(path, _content(lines))
 
 
-def read_offsets(path: Path) -> dict[tuple[str, int], int]:
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
     try:
         entries = [line.split(" ") for line in _read(path)]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
@@ -43,7 +84,7 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
 
 def write_epochs(path: Path, epochs: Sequence[tuple[int, int]]) -> None:
     """Leader epochs with the first offset of each."""
-    _write(path, [f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+    disk.replace_file(path, _content([f"{epoch} {start_offset}" for epoch, start_offset in epochs]))
 
 
 def read_epochs(path: Path) -> list[tuple[int, int]]:
@@ -55,8 +96,8 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
         return []
 
 
-def _write(path: Path, lines: Sequence[str]) -> None:
-    disk.replace_file(path, "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode())
+def _content(lines: Sequence[str]) -> bytes:
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
 
 
 def _read(path: Path) -> list[str]:

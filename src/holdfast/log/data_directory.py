@@ -7,6 +7,7 @@ holdfast-format                   which format it has
 recovery-point-offset-checkpoint  up to where each log is known to be on the disk
 log-start-offset-checkpoint       where each log starts, when that is not a segment's start
 cleaner-offset-checkpoint         up to where each compacted log is compacted
+reserve                           room for what has to be written on a full disk
 orders-0/ orders-1/ …             one directory for each partition
 """
 
@@ -18,16 +19,18 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from holdfast.log import checkpoint, disk
+from holdfast.log.checkpoint import OffsetCheckpoint, ReplaceFile, TopicPartition
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import DataDirectoryError, StorageError
 from holdfast.log.format_version import bring_up_to_date
 from holdfast.log.partition_log import PartitionLog
 from holdfast.log.partition_metadata import encode_topic_id
+from holdfast.log.reserve import RESERVE_BYTES, Reserve
 
 _LOCK = ".lock"
 _META = "meta.properties"
@@ -41,8 +44,6 @@ _MAX_FILE_NAME = 255
 # Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
 _FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
 
-TopicPartition = tuple[str, int]
-
 
 class DataDirectory:
     """Holds the lock from :meth:`open` to :meth:`close`, or to the end of the process, however it comes."""
@@ -53,15 +54,19 @@ class DataDirectory:
         self._lock_fd = lock_fd
         # Housekeeping, topic deletion and DeleteRecords write the same files from different threads.
         self._writing = threading.Lock()
+        # Whoever went over the logs before one of them was deleted has it still, and must not tell of it.
+        self._logs: dict[TopicPartition, PartitionLog] = {}
         self.cluster_id = ""
         self.node_id = 0
         marker = _read_marker(path / _CLEAN)
         self.was_clean = marker is not None
         # Apache Kafka leaves another marker. Only ours comes with checkpoints that name every log's start and end.
         self._has_all_offsets = marker == _CLEAN_CONTENT
-        self._recovery_points = checkpoint.read_offsets(path / checkpoint.RECOVERY_POINTS)
-        self._start_offsets = checkpoint.read_offsets(path / checkpoint.LOG_START_OFFSETS)
-        self._cleaner_offsets = checkpoint.read_offsets(path / checkpoint.CLEANER_OFFSETS)
+        self.reserve = Reserve(path)
+        self._recovery_points = OffsetCheckpoint(path / checkpoint.RECOVERY_POINTS)
+        self._start_offsets = OffsetCheckpoint(path / checkpoint.LOG_START_OFFSETS)
+        self._cleaner_offsets = OffsetCheckpoint(path / checkpoint.CLEANER_OFFSETS)
+        self._checkpoints = (self._recovery_points, self._start_offsets, self._cleaner_offsets)
 
     @classmethod
     def open(cls, path: Path, *, node_id: int, cluster_id: str | None = None) -> DataDirectory:
@@ -80,6 +85,9 @@ class DataDirectory:
             disk.unlink(path / _CLEAN)
             disk.sync_directory(path)
             directory.purge_deleted()
+            if _has_no_room(path):
+                # A start may have indexes to build; nobody else writes meanwhile.
+                directory.reserve.give_up()
         except OSError as error:
             os.close(lock_fd)
             raise StorageError("use the data directory", path, error) from error
@@ -125,15 +133,15 @@ class DataDirectory:
     def open_log(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
         """Open or create a partition, with what the checkpoints say of it. One that was closed properly is at rest."""
         key, path = (topic, partition), self.partition_path(topic, partition)
-        first_dirty_offset = self._cleaner_offsets.get(key, 0)
-        start_offset = self._start_offsets.get(key, 0)
+        first_dirty_offset = self._cleaner_offsets.offset(key)
+        start_offset = self._start_offsets.offset(key)
         if self.knows(topic, partition):
             log = PartitionLog.at_rest(
                 path,
                 config,
                 now_ms=now_ms,
                 start_offset=start_offset,
-                end_offset=self._recovery_points[key],
+                end_offset=self._recovery_points.offset(key),
                 first_dirty_offset=first_dirty_offset,
             )
         else:
@@ -142,10 +150,12 @@ class DataDirectory:
                 config,
                 now_ms=now_ms,
                 clean=self.was_clean,
-                recovery_point=self._recovery_points.get(key, 0),
+                recovery_point=self._recovery_points.offset(key),
                 log_start_offset=start_offset,
                 first_dirty_offset=first_dirty_offset,
             )
+        with self._writing:
+            self._logs[key] = log
         if log.first_dirty_offset != first_dirty_offset:
             # Said of an earlier log of that name. It must not be there when this one has grown as long: what is
             # not compacted would be taken for compacted, and tombstones dropped before what they hide.
@@ -158,6 +168,7 @@ class DataDirectory:
         Its log must have been closed. Regions still under way stay readable.
         """
         path = self.partition_path(topic, partition)
+        self.forget(topic, partition)
         try:
             suffix = f"-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
             # A topic's name may be so long that only a part of it leaves room for the suffix.
@@ -165,9 +176,6 @@ class DataDirectory:
             disk.sync_directory(self.path)
         except OSError as error:
             raise StorageError("delete", path, error) from error
-        self._recovery_points.pop((topic, partition), None)
-        self._start_offsets.pop((topic, partition), None)
-        self._cleaner_offsets.pop((topic, partition), None)
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions. For a worker thread."""
@@ -178,31 +186,62 @@ class DataDirectory:
                     disk.unlink(file)
                 disk.remove_directory(path)
 
-    # Checkpoints. Partitions that are not named keep the offsets they had.
+    # Checkpoints. Partitions that are not named keep the offsets they had, logs that were deleted are left out.
 
     def write_recovery_points(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say how far the logs are flushed; what is below is not looked at again after a kill."""
         # They do not tell any more where the logs end.
         self._has_all_offsets = False
-        self._recovery_points |= {key: log.recovery_point for key, log in logs.items()}
-        self._write(checkpoint.RECOVERY_POINTS, self._recovery_points)
+        self._write(self._recovery_points, logs, lambda log: log.recovery_point)
 
-    def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Say where the logs start; needed after `delete_records_before`, before it is answered."""
-        self._start_offsets |= {key: log.start_offset for key, log in logs.items() if log.start_offset}
-        self._write(checkpoint.LOG_START_OFFSETS, self._start_offsets)
+    def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog], *, makes_room: bool = False) -> None:
+        """Say where the logs start; needed after `delete_records_before`, before it is answered.
+
+        Then it makes room, and may take from the reserve.
+        """
+        replace_file = self.reserve.replace_file if makes_room else disk.replace_file
+        self._write(self._start_offsets, logs, lambda log: log.start_offset or None, replace_file)
 
     def write_cleaner_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         """Say how far the logs are compacted; what is before is not read for its keys again."""
-        self._cleaner_offsets |= {key: log.first_dirty_offset for key, log in logs.items()}
-        self._write(checkpoint.CLEANER_OFFSETS, self._cleaner_offsets)
+        self._write(self._cleaner_offsets, logs, lambda log: log.first_dirty_offset)
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def forget(self, topic: str, partition: int) -> None:
+        """Whatever is known of a partition is not said of the next one that has its name.
+
+        Until :meth:`write_forgotten` that holds for this process alone.
+        """
+        with self._writing:
+            self._logs.pop((topic, partition), None)
+            for file in self._checkpoints:
+                file.forget((topic, partition))
+
+    def forget_all_but(self, partitions: Container[TopicPartition]) -> None:
+        """As :meth:`forget`, at the start: a kill may have come between a deletion and its checkpoints."""
+        with self._writing:
+            for file in self._checkpoints:
+                file.forget_all_but(partitions)
+
+    def write_forgotten(self) -> None:
+        """Do this before a partition is made: its name may be one that the files still tell of."""
+        for file in self._checkpoints:
+            if file.tells_of_gone_partitions:
+                self._write(file, {}, lambda _: None)
+
+    def _write(
+        self,
+        file: OffsetCheckpoint,
+        logs: Mapping[TopicPartition, PartitionLog],
+        offset_of: Callable[[PartitionLog], int | None],
+        replace_file: ReplaceFile = disk.replace_file,
+    ) -> None:
         try:
+            # The offsets are asked for when nobody else writes: an older one must not come after a newer.
             with self._writing:
-                checkpoint.write_offsets(self.path / name, offsets)
+                present = {key: offset_of(log) for key, log in logs.items() if self._logs.get(key) is log}
+                file.write(present, replace_file)
         except OSError as error:
-            raise StorageError("write", self.path / name, error) from error
+            raise StorageError("write", file.path, error) from error
 
     def close(self, logs: Mapping[TopicPartition, PartitionLog], *, clean: bool = True) -> None:
         """Close all logs, then say that it was clean, then give the directory up."""
@@ -212,6 +251,8 @@ class DataDirectory:
                 self.write_recovery_points(logs)
                 self.write_start_offsets(logs)
                 disk.replace_file(self.path / _CLEAN, _CLEAN_CONTENT)
+        except OSError as error:
+            raise StorageError("close", self.path, error) from error
         finally:
             if self._lock_fd >= 0:
                 os.close(self._lock_fd)
@@ -227,6 +268,11 @@ def _close_all(logs: Sequence[PartitionLog], clean: bool) -> None:
     with ThreadPoolExecutor(_CLOSED_TOGETHER) as pool:
         for done in [pool.submit(log.close, clean) for log in logs]:
             done.result()
+
+
+def _has_no_room(path: Path) -> bool:
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize < RESERVE_BYTES
 
 
 def _read_marker(path: Path) -> bytes | None:

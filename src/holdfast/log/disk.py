@@ -86,16 +86,29 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool = True) -> None:
+def allocate(fd: int, size: int) -> None:
+    """Give a file this size, and all the room that takes."""
+    _point("before allocate")
+    os.posix_fallocate(fd, 0, size)
+    _point("allocated")
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool = True, made_of: Path | None = None) -> None:
     """The file's whole content, old or new, at any moment: temporary file, fsync, rename, fsync of the directory.
 
-    Without `sync` that holds for a kill, not for a power cut: for files that are checked when they are read.
+    Without `sync` that holds for a kill, not for a power cut: for files that are checked when they are read. With
+    `made_of` the temporary file is that one, whose room is there already; it must be at least as large as the data.
     """
     temporary = path.with_name(path.name + _TEMPORARY)
+    if made_of is not None:
+        rename(made_of, temporary)
     fd = create(temporary)
     try:
-        os.ftruncate(fd, 0)
+        if made_of is None:
+            os.ftruncate(fd, 0)
         write_at(fd, [data], 0)
+        if made_of is not None:
+            truncate(fd, len(data))
         if sync:
             _point("before fsync")
             os.fsync(fd)

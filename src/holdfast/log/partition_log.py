@@ -18,6 +18,7 @@ the next `flush`, in the worker. Should the process be killed before that, openi
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from bisect import bisect_right
@@ -419,14 +420,21 @@ class PartitionLog:
         if not self._cleaning.acquire(blocking=False):
             return []
         try:
-            self._finish_swap()
+            try:
+                self._finish_swap()
+            except StorageError as error:
+                # A full disk may be why, and what can go without it makes room.
+                _logger.error("%s", error)
             return self._delete_doomed(now_ms)
+        except OSError as error:
+            raise StorageError("delete segments of", self.directory, error) from error
         finally:
             self._cleaning.release()
 
     def _delete_doomed(self, now_ms: int) -> list[DeletedSegment]:
         with self._lock:
             doomed = retention.doomed(self._segments, self.start_offset, self.config, now_ms)
+            doomed = self._without_unfinished_swap(doomed)
             if not doomed:
                 return []
             if len(doomed) == len(self._segments):
@@ -442,6 +450,18 @@ class PartitionLog:
                 disk.unlink(path)
         self._drop_snapshots(before=self._segments[0].base_offset)
         return [DeletedSegment(segment.base_offset, segment.size, reason) for segment, reason in doomed]
+
+    def _without_unfinished_swap(self, doomed: list[tuple[Segment, str]]) -> list[tuple[Segment, str]]:
+        """A segment that has not got its place yet would take it later, and what is deleted would be back."""
+        if self._unfinished_swap is None:
+            return doomed
+        old, new = self._unfinished_swap
+        if new.file.path == new.path:
+            # Only its indexes are missing; without the segment nobody needs them.
+            if any(segment is new for segment, _ in doomed):
+                self._unfinished_swap = None
+            return doomed
+        return list(itertools.takewhile(lambda one: one[0] is not new and one[0] not in old, doomed))
 
     def _drop_snapshots(self, before: int) -> None:
         for offset in snapshot_offsets(self.directory):
@@ -461,12 +481,12 @@ class PartitionLog:
                 return None
             self._refuse_after_failed_sync()
             self._finish_swap()
-            due = self._due_for_compaction(now_ms)
-            if due is None:
-                return None
-            # Nothing may be dropped for the sake of a record that a power cut takes away.
-            self.flush()
             try:
+                due = self._due_for_compaction(now_ms)
+                if due is None:
+                    return None
+                # Nothing may be dropped for the sake of a record that a power cut takes away.
+                self.flush()
                 return self._compact(due, now_ms, lambda: self._is_closing or stop())
             except compaction.Stopped:
                 return None
@@ -636,7 +656,9 @@ class PartitionLog:
                 self._write_snapshot()
             except OSError as error:
                 raise StorageError("close", self.directory, error) from error
-        self._segments = ()
+        with self._flushing:
+            # Whoever deletes the log next gives its directory up: a flush still under way would write into another's.
+            self._segments = ()
 
     def _write_snapshot(self) -> None:
         path, content = snapshot_path(self.directory, self.end_offset), self._producers.to_snapshot()

@@ -1,6 +1,8 @@
 """Housekeeping in a worker thread beside the event loop."""
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,13 +11,23 @@ import pytest
 
 from holdfast.broker.housekeeping import SWITCH_SECONDS, Housekeeping
 from holdfast.broker.server import Broker
+from holdfast.log.errors import CorruptLog
+from holdfast.log.retention import DeletedSegment
+
+
+def partition_with(**log: Callable[..., Any]) -> SimpleNamespace:
+    """A compacted partition, whose log does only this."""
+    return SimpleNamespace(config=SimpleNamespace(compacts=True), log=SimpleNamespace(**log))
+
+
+def broker_of(*partitions: SimpleNamespace) -> Broker:
+    broker: Any = SimpleNamespace(topics=SimpleNamespace(partitions=lambda: list(partitions)), now_ms=lambda: 0)
+    return cast("Broker", broker)
 
 
 def broker_with(compact: Callable[[int, Callable[[], bool]], None]) -> Broker:
     """One compacted partition, whose log is compacted by this function."""
-    partition = SimpleNamespace(config=SimpleNamespace(compacts=True), log=SimpleNamespace(compact=compact))
-    broker: Any = SimpleNamespace(topics=SimpleNamespace(partitions=lambda: [partition]), now_ms=lambda: 0)
-    return cast("Broker", broker)
+    return broker_of(partition_with(compact=compact))
 
 
 def test_threads_take_short_turns_while_a_log_is_compacted_and_only_then() -> None:
@@ -31,11 +43,64 @@ def test_threads_take_short_turns_while_a_log_is_compacted_and_only_then() -> No
 
 def test_a_compaction_that_fails_leaves_the_turns_as_they_were() -> None:
     def fail(*_: object) -> None:
-        raise OSError("no such disk")
+        raise RuntimeError("no such luck")
 
     usual = sys.getswitchinterval()
 
-    with pytest.raises(OSError, match="no such disk"):
+    with pytest.raises(RuntimeError, match="no such luck"):
         Housekeeping(broker_with(fail)).compact()
 
     assert sys.getswitchinterval() == usual
+
+
+@pytest.mark.parametrize("error", [OSError("no such disk"), CorruptLog("no such batch")])
+def test_one_log_that_fails_keeps_no_other_from_being_looked_after(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked_after: list[str] = []
+
+    def fail(*_: object) -> None:
+        raise error
+
+    def compact(*_: object) -> None:
+        looked_after.append("compacted")
+
+    def apply_retention(_: int) -> list[DeletedSegment]:
+        looked_after.append("retained")
+        return []
+
+    bad = partition_with(compact=fail, apply_retention=fail)
+    good = partition_with(compact=compact, apply_retention=apply_retention)
+    housekeeping = Housekeeping(broker_of(bad, good))
+
+    housekeeping.apply_retention()
+    housekeeping.compact()
+
+    assert looked_after == ["retained", "compacted"]
+    assert [record.message for record in caplog.records] == [str(error)] * 2
+
+
+def test_work_that_fails_in_an_unknown_way_is_told_and_done_again(caplog: pytest.LogCaptureFixture) -> None:
+    done_again = threading.Event()
+    calls: list[int] = []
+
+    def work() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("nobody has thought of this")
+        done_again.set()
+
+    async def scenario() -> None:
+        housekeeping = Housekeeping(broker_of())
+        every = asyncio.create_task(housekeeping._every(lambda: 0.0, work))
+        try:
+            assert await asyncio.to_thread(done_again.wait, 60)
+        finally:
+            every.cancel()
+            await asyncio.gather(every, *housekeeping._under_way, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+    (told,) = caplog.records
+    assert told.exc_info is not None
+    assert str(told.exc_info[1]) == "nobody has thought of this"

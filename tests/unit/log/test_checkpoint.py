@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.log import checkpoint
+from holdfast.log import checkpoint, disk
 
 
 def test_the_text_is_kafkas(tmp_path: Path) -> None:
@@ -45,3 +45,48 @@ def test_no_temporary_file_is_left(tmp_path: Path) -> None:
     checkpoint.write_offsets(tmp_path / "offsets", {})
 
     assert [path.name for path in tmp_path.iterdir()] == ["offsets"]
+
+
+def test_what_is_forgotten_is_in_the_file_until_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / checkpoint.LOG_START_OFFSETS
+    checkpoint.write_offsets(path, {("orders", 0): 40, ("orders", 1): 50, ("gone", 0): 60})
+
+    offsets = checkpoint.OffsetCheckpoint(path)
+    assert not offsets.tells_of_gone_partitions
+    offsets.forget(("gone", 0))
+    offsets.forget(("never", 0))
+
+    assert offsets.offset(("gone", 0)) == 0
+    assert offsets.tells_of_gone_partitions
+    assert checkpoint.read_offsets(path)["gone", 0] == 60
+    offsets.write({("orders", 1): None})
+    assert checkpoint.read_offsets(path) == {("orders", 0): 40}
+    assert not offsets.tells_of_gone_partitions
+
+
+def test_only_those_that_are_there_are_remembered(tmp_path: Path) -> None:
+    path = tmp_path / checkpoint.LOG_START_OFFSETS
+    checkpoint.write_offsets(path, {("orders", 0): 40, ("orders", 1): 50})
+
+    offsets = checkpoint.OffsetCheckpoint(path)
+    offsets.forget_all_but({("orders", 0)})
+
+    assert ("orders", 0) in offsets
+    assert ("orders", 1) not in offsets
+    assert offsets.tells_of_gone_partitions
+
+
+def test_what_could_not_be_written_is_not_taken_for_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / checkpoint.LOG_START_OFFSETS
+    checkpoint.write_offsets(path, {("orders", 0): 40})
+    offsets = checkpoint.OffsetCheckpoint(path)
+    offsets.forget(("orders", 0))
+
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "fault", full)
+    with pytest.raises(OSError, match="No space left"):
+        offsets.write({})
+
+    assert offsets.tells_of_gone_partitions

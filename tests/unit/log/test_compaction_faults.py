@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.log import disk
+from holdfast.log import compaction, disk
 from holdfast.log.errors import StorageError
-from tests.unit.log.keyed import COMPACT, HOUR_MS, History, check, config, copy, filled, keyed, reopened, shape
+from tests.unit.log.keyed import COMPACT, HOUR_MS, History, Shape, check, config, copy, filled, keyed, reopened, shape
 from tests.unit.log.samples import NOW_MS, append, open_log
 
 pytestmark = pytest.mark.usefixtures("no_syncs")
@@ -70,6 +70,58 @@ def test_a_swap_that_is_finished_the_second_time_leaves_its_indexes(
     # then
     assert all(path.exists() for segment in log._segments[:-1] for path in segment.paths)
     check(log, history)
+
+
+@pytest.mark.parametrize("refused", ["the first place", "the indexes"])
+def test_retention_deletes_what_it_can_beside_a_swap_that_cannot_be_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """A full disk: what retention deletes makes the room that the swap waits for, and never comes back with it."""
+    # given a compaction whose disk is full from the given point on
+    log, _ = filled(tmp_path)
+    log.flush()
+    renames: list[str] = []
+
+    def full(point: str) -> None:
+        if point == "renamed":
+            renames.append(point)
+        is_reached = len(renames) == (1 if refused == "the first place" else 2)
+        if is_reached and point in ("before rename", "half written"):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "fault", full)
+    with pytest.raises(StorageError, match="finish compacting"):
+        log.compact(NOW_MS)
+    before = log.segment_count
+
+    # when everything but the active segment is before the start
+    log.delete_records_before(log._segments[-1].base_offset)
+    deleted = log.apply_retention(NOW_MS)
+
+    # then a segment that has its place goes, one that has not waits for it
+    if refused == "the indexes":
+        assert len(deleted) == before - 1
+    else:
+        assert deleted == []
+    monkeypatch.setattr(disk, "fault", None)
+    log.apply_retention(NOW_MS)
+    assert log.segment_count == 1
+    assert shape(log) == Shape([log._segments[0].path.name], [])
+    again = open_log(copy(log, tmp_path / "copy"), COMPACT)
+    assert (again.start_offset, again.end_offset) == (log.start_offset, log.end_offset)
+
+
+def test_a_disk_that_fails_while_it_is_looked_what_to_compact_is_a_storage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = filled(tmp_path)
+
+    def faulty(*_: object) -> bool:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(compaction, "wants_roll", faulty)
+    with pytest.raises(StorageError, match=r"cannot compact .*t-0: Input/output error"):
+        log.compact(NOW_MS)
 
 
 def test_a_failed_write_before_a_roll_leaves_no_torn_batch_in_a_closed_segment(

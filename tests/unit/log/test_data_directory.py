@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,6 +204,82 @@ def test_properties_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(DataDirectoryError, match=r"meta\.properties is damaged"):
         open_directory(tmp_path)
+
+
+def test_whoever_still_has_a_deleted_log_does_not_tell_of_it(tmp_path: Path) -> None:
+    """Housekeeping goes over the logs, and one of them is deleted before it comes to write."""
+    # given
+    directory = open_directory(tmp_path)
+    deleted = open_log(directory)
+    fill(deleted, 10)
+    deleted.flush()
+    deleted.delete_records_before(5)
+    seen = {("orders", 0): deleted}
+    deleted.close(clean=False)
+    directory.delete_partition("orders", 0)
+
+    # when, with a new log of that name and without
+    for write in (directory.write_start_offsets, directory.write_recovery_points, directory.write_cleaner_offsets):
+        write(seen)
+    log = open_log(directory)
+    directory.write_start_offsets(seen)
+
+    # then
+    assert (log.start_offset, log.recovery_point) == (0, 0)
+    for name in ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+        assert (tmp_path / name).read_text() == "0\n0\n"
+
+
+def test_what_was_forgotten_is_written_before_a_name_is_used_again(tmp_path: Path) -> None:
+    # given a log that was cut and compacted, and deleted
+    directory = open_directory(tmp_path)
+    log = open_log(directory)
+    fill(log, 10)
+    log.delete_records_before(5)
+    log.first_dirty_offset = 7
+    told = {("orders", 0): log}
+    directory.write_start_offsets(told)
+    directory.write_cleaner_offsets(told)
+    log.close(clean=False)
+    directory.delete_partition("orders", 0)
+
+    # when
+    directory.write_forgotten()
+
+    # then a kill right after the new one was made cannot bring the old one's offsets back
+    open_log(directory)
+    directory.close({}, clean=False)
+    log = open_log(open_directory(tmp_path))
+    assert (log.start_offset, log.end_offset, log.first_dirty_offset) == (0, 0, 0)
+
+
+def test_a_start_offset_that_is_overtaken_is_never_written(tmp_path: Path) -> None:
+    """DeleteRecords is answered when the start is on the disk; the minute's checkpoint may have seen an older one."""
+    # given somebody who has looked where the log starts, and has not written it yet
+    directory = open_directory(tmp_path)
+    log = open_log(directory)
+    fill(log, 10)
+    log.delete_records_before(3)
+    told = {("orders", 0): log}
+
+    def cut_further() -> None:
+        log.delete_records_before(7)
+        directory.write_start_offsets(told)
+
+    other = threading.Thread(target=cut_further)
+
+    class Overtaken(dict[tuple[str, int], PartitionLog]):
+        def items(self) -> Any:  # Any: a dictionary has a view here
+            yield from super().items()
+            other.start()
+            other.join(0.5)  # as long as it takes if it does not wait
+
+    # when
+    directory.write_start_offsets(Overtaken(told))
+    other.join()
+
+    # then
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
 
 
 def test_the_topic_id_is_kept_as_kafka_writes_it(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.log import disk
 from holdfast.log.errors import OffsetOutOfRange, ProducerError, RecordListTooLarge, RecordTooLarge
 from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.batch import BatchError, BatchFault, parse_header
@@ -431,3 +432,33 @@ def test_a_gap_in_the_sequence_stores_nothing(tmp_path: Path) -> None:
 
     assert refusal.value.code == 45
     assert log.end_offset == 3
+
+
+def test_a_log_that_is_given_up_is_not_flushed_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory is deleted next, and another log may have the name: a flush must be over, or not begin."""
+    # given a flush that is under way while the log is closed
+    log = open_log(tmp_path / "t-0")
+    fill(log, 10)
+    points: list[str] = []
+    after_close: list[int] = []
+
+    def close() -> None:
+        log.close(clean=False)
+        after_close.append(len(points))
+
+    closing = threading.Thread(target=close)
+
+    def close_meanwhile(point: str) -> None:
+        points.append(point)
+        if point == "before fdatasync" and not closing.ident:
+            closing.start()
+            closing.join(0.5)  # as long as it takes if it does not wait
+
+    # when
+    monkeypatch.setattr(disk, "fault", close_meanwhile)
+    log.flush()
+    closing.join()
+
+    # then
+    assert after_close == [len(points)], "something was written after the log was closed"
+    assert "renamed" in points

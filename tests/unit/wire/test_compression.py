@@ -32,6 +32,11 @@ def test_an_output_above_the_limit_is_refused(codec: Codec) -> None:
         decompress(codec, packed, 1_000_000)
 
 
+def test_what_was_never_packed_has_no_limit() -> None:
+    """It is the batch itself: whoever has it has held all of it already, and could store it."""
+    assert bytes(decompress(Codec.NONE, b"plain", 4)) == b"plain"
+
+
 @pytest.mark.parametrize("codec", PACKING)
 def test_a_bomb_costs_no_more_than_the_limit(codec: Codec) -> None:
     # given 256 MiB of nothing, packed

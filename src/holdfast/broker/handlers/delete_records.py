@@ -85,4 +85,4 @@ def _cut(broker: Broker, topic: Topic | None, wanted: DeleteRecordsPartition) ->
 
 async def _store_starts(broker: Broker) -> None:
     async with _writing.setdefault(broker, asyncio.Lock()):
-        await asyncio.to_thread(broker.data.write_start_offsets, broker.topics.logs())
+        await asyncio.to_thread(broker.data.write_start_offsets, broker.topics.logs(), makes_room=True)

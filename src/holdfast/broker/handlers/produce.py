@@ -23,6 +23,7 @@ from holdfast.wire.apis.produce import (
 )
 from holdfast.wire.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, Batch, BatchError, BatchFault, batches
 from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.errors import WireError
 from holdfast.wire.message import Records
 
 if TYPE_CHECKING:
@@ -48,18 +49,22 @@ def produce(
 ) -> ProduceResponse | NoReply | Coroutine[Any, Any, ProduceResponse]:
     written: list[Partition] = []
     response = ProduceResponse()
-    for topic_data in request.topic_data:
-        if context.api_version >= FIRST_WITH_TOPIC_IDS:
-            topic, unknown = broker.topics.by_id(topic_data.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic, unknown = broker.topics.get(topic_data.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        answers = [
-            _produce_one(broker, request, context, topic, unknown, data, written) for data in topic_data.partition_data
-        ]
-        response.responses.append(TopicProduceResponse(topic_data.name, topic_data.topic_id, answers))
-    for partition in written:
-        partition.notify()
-        broker.flusher.written(partition)
+    try:
+        for topic_data in request.topic_data:
+            if context.api_version >= FIRST_WITH_TOPIC_IDS:
+                topic, unknown = broker.topics.by_id(topic_data.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                topic, unknown = broker.topics.get(topic_data.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers = [
+                _produce_one(broker, request, context, topic, unknown, data, written)
+                for data in topic_data.partition_data
+            ]
+            response.responses.append(TopicProduceResponse(topic_data.name, topic_data.topic_id, answers))
+    finally:
+        # What is stored is there for readers and the disk, whatever becomes of the rest of the request.
+        for partition in written:
+            partition.notify()
+            broker.flusher.written(partition)
     if request.acks == 0:
         # There is no reply to carry an error, so Kafka closes the connection to make the producer look again.
         if any(answer.error_code for topic_answer in response.responses for answer in topic_answer.partition_responses):
@@ -114,6 +119,9 @@ def _produce_one(
         answer.error_code, answer.error_message = refused.code, refused.message
     except BatchError as error:
         answer.error_code, answer.error_message = _FAULTS[error.fault], str(error)
+    except WireError as error:
+        # The records do not unpack, or to more than we hold. Kafka answers UNKNOWN_SERVER_ERROR to the first.
+        answer.error_code, answer.error_message = ErrorCode.INVALID_RECORD, str(error)
     except LogError as error:
         answer.error_code, answer.error_message = _log_error(broker, error), str(error)
     return answer

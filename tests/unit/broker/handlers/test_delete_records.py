@@ -98,3 +98,25 @@ def test_a_start_that_cannot_be_stored_is_not_acknowledged(
     monkeypatch.setattr(disk, "fault", full)
 
     assert delete(broker, "orders", (0, 1), (1, 7)) == answers("orders", (0, -1, 56), (1, -1, 1))
+
+
+def test_records_can_be_deleted_on_a_full_disk(broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the log starts is written into the reserve; that is what makes room."""
+    topic = broker.topic("orders")
+    broker.append(topic, [1000, 2000, 3000])
+    seen: list[str] = []
+
+    def no_room_but_in_the_reserve(point: str) -> None:
+        if point == "half written" and seen[-3:] != ["renamed", "before create", "before write"]:
+            raise OSError(28, "No space left on device")
+        seen.append(point)
+
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve)
+    response = delete(broker, "orders", (0, 2))
+    monkeypatch.setattr(disk, "fault", None)
+
+    assert response == answers("orders", (0, 2, 0))
+    broker.restart_after_kill()
+    reloaded = broker.topics.get("orders")
+    assert reloaded is not None
+    assert reloaded.partitions[0].log.start_offset == 2

@@ -1,0 +1,334 @@
+"""The topics on disk: what is left of them when the disk fails or the process ends in between."""
+
+import asyncio
+import errno
+import json
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.broker.topics import Topic
+from holdfast.log import StorageError, disk
+from holdfast.log.partition_metadata import write_topic_id
+from holdfast.log.reserve import RESERVE_BYTES
+from tests.support.handler_broker import NOW_MS, HandlerBroker
+
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[HandlerBroker]:
+    made = HandlerBroker(tmp_path / "data")
+    yield made
+    made.die()
+
+
+def with_a_past(broker: HandlerBroker, name: str) -> Topic:
+    """A topic whose log was flushed, cut and compacted: all three checkpoints tell of it."""
+    topic = broker.topic(name, overrides={"cleanup.policy": "compact,delete"})
+    for _ in range(50):
+        broker.append(topic, [NOW_MS])
+    log = topic.partitions[0].log
+    log.flush()
+    log.delete_records_before(40)
+    log.first_dirty_offset = 45
+    broker.topics.write_checkpoints()
+    broker.data.write_cleaner_offsets(broker.topics.logs())
+    for file in CHECKPOINTS:
+        assert f"{name} 0 " in (broker.directory / file).read_text()
+    return topic
+
+
+def beginning(broker: HandlerBroker, name: str) -> tuple[int, int, int, int]:
+    """Where the topic's log starts and ends, up to where it is flushed and compacted."""
+    topic = broker.topics.get(name)
+    assert topic is not None
+    log = topic.partitions[0].log
+    return log.start_offset, log.end_offset, log.recovery_point, log.first_dirty_offset
+
+
+# -- a new topic of an old name ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_new_topic_inherits_nothing_of_a_deleted_one(broker: HandlerBroker, restarted: bool) -> None:
+    doomed = with_a_past(broker, "orders")
+
+    asyncio.run(broker.topics.delete(doomed))
+    if restarted:
+        broker.restart_after_kill()
+    topic = broker.topic("orders", overrides={"cleanup.policy": "compact,delete"})
+
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    # and when it has grown as long as the old one was: what is not compacted must not be taken for compacted
+    for _ in range(50):
+        broker.append(topic, [NOW_MS])
+    broker.restart_after_kill()
+    assert beginning(broker, "orders") == (0, 50, 0, 0)
+
+
+def test_what_is_told_of_a_topic_goes_with_it_if_a_kill_came_before_the_checkpoints(broker: HandlerBroker) -> None:
+    # given a deletion of which only the file of topics is written
+    topic = with_a_past(broker, "orders")
+    asyncio.run(broker.topics._store(iter(())))
+
+    # when
+    broker.restart_after_kill()
+
+    # then
+    for file in CHECKPOINTS:
+        assert "orders" not in (broker.directory / file).read_text()
+    broker.topic("orders")
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    assert broker.topics.by_id(topic.id) is None
+
+
+def test_a_directory_of_another_topic_is_set_aside_with_all_that_is_told_of_it(broker: HandlerBroker) -> None:
+    """As when `topics.json` comes from a backup: its topic has the name, not the records."""
+    with_a_past(broker, "orders")
+    write_topic_id(broker.directory / "orders-0", uuid.uuid4())
+
+    broker.restart_after_kill()
+
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    assert len(list(broker.directory.glob("orders-0.*-stray"))) == 1
+
+
+def test_checkpoints_that_are_under_way_do_not_bring_a_deleted_topic_back(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given the minute's checkpoints, which have gone over the logs and wait for the disk
+    doomed = with_a_past(broker, "orders")
+    under_way, go_on = threading.Event(), threading.Event()
+    original = broker.data.write_recovery_points
+
+    def slow(logs: object) -> None:
+        if threading.current_thread() is minute:
+            under_way.set()
+            go_on.wait(60)
+        original(logs)  # type: ignore[arg-type]  # whatever it was called with
+
+    monkeypatch.setattr(broker.data, "write_recovery_points", slow)
+    minute = threading.Thread(target=broker.topics.write_checkpoints)
+    minute.start()
+    assert under_way.wait(60)
+
+    # when
+    asyncio.run(broker.topics.delete(doomed))
+    go_on.set()
+    minute.join()
+
+    # then
+    for file in CHECKPOINTS:
+        assert "orders" not in (broker.directory / file).read_text()
+    broker.topic("orders")
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+
+
+# -- a disk that fails -------------------------------------------------------------------------------------------------
+
+
+def full_once_after(points: int) -> Callable[[str], None]:
+    """A disk that takes so many changes and then is full, until something was refused for that."""
+    seen: list[str] = []
+
+    def fault(point: str) -> None:
+        seen.append(point)
+        if len(seen) > points and "refused" not in seen and point in ("before create", "half written", "before mkdir"):
+            seen.append("refused")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    return fault
+
+
+def stored_topics(broker: HandlerBroker) -> dict[str, int]:
+    entries = json.loads((broker.directory / "topics.json").read_text())["topics"]
+    return {name: entry["partitions"] for name, entry in entries.items()}
+
+
+def directories(broker: HandlerBroker) -> list[str]:
+    return sorted(path.name for path in broker.directory.iterdir() if path.is_dir())
+
+
+def test_a_topic_for_which_the_disk_has_no_room_leaves_nothing_behind(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.topic("orders")
+    failed = 0
+    for points in range(100):
+        # when the disk is full after so many changes, and has room again for the way back
+        monkeypatch.setattr(disk, "fault", full_once_after(points))
+        try:
+            asyncio.run(broker.topics.create("wide", 3, {}))
+            break
+        except StorageError:
+            failed += 1
+        finally:
+            monkeypatch.setattr(disk, "fault", None)
+
+        # then
+        assert broker.topics.get("wide") is None
+        assert stored_topics(broker) == {"orders": 1}
+        assert directories(broker) == ["orders-0"]
+
+    # and in the end it is there, whole
+    assert failed > 10
+    broker.restart_after_kill()
+    assert {topic.name: len(topic.partitions) for topic in broker.topics} == {"orders": 1, "wide": 3}
+
+
+def test_partitions_for_which_the_disk_has_no_room_leave_nothing_behind(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.topic("orders")
+    failed = 0
+    for points in range(100):
+        monkeypatch.setattr(disk, "fault", full_once_after(points))
+        try:
+            asyncio.run(broker.topics.grow(topic, 3))
+            break
+        except StorageError:
+            failed += 1
+        finally:
+            monkeypatch.setattr(disk, "fault", None)
+
+        assert len(topic.partitions) == 1
+        assert stored_topics(broker) == {"orders": 1}
+        assert directories(broker) == ["orders-0"]
+
+    assert failed > 5
+    broker.restart_after_kill()
+    assert {topic.name: len(topic.partitions) for topic in broker.topics} == {"orders": 3}
+
+
+def test_records_that_lie_where_a_partition_could_not_be_made_stay(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever put them there, they are all that is left of something."""
+    # given a directory of the name, with records and without an owner
+    stranger = broker.topic("stranger")
+    broker.append(stranger, [NOW_MS])
+    shutil.copytree(broker.directory / "stranger-0", broker.directory / "orders-1")
+    (broker.directory / "orders-1" / "partition.metadata").unlink()
+
+    # when
+    monkeypatch.setattr(disk, "fault", full_once_after(12))
+    with pytest.raises(StorageError):
+        asyncio.run(broker.topics.create("orders", 3, {}))
+
+    # then
+    assert directories(broker) == ["orders-1", "stranger-0"]
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+def no_room_but_in_the_reserve() -> Callable[[str], None]:
+    seen: list[str] = []
+
+    def fault(point: str) -> None:
+        is_in_the_reserve = seen[-3:] == ["renamed", "before create", "before write"]
+        if point == "before allocate" or (point == "half written" and not is_in_the_reserve):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        seen.append(point)
+
+    return fault
+
+
+def test_a_topic_can_be_deleted_on_a_full_disk(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # given
+    deleted: list[str] = []
+    broker.topics.on_deleted = deleted.append
+    doomed = with_a_past(broker, "orders")
+
+    # when
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve())
+    assert asyncio.run(broker.topics.delete(doomed))
+
+    # then it is gone, its files are, and whoever must know was told
+    assert stored_topics(broker) == {}
+    assert directories(broker) == []
+    assert deleted == ["orders"]
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.message == "topic deleted, but not all of its traces"
+    assert "recovery-point-offset-checkpoint: No space left" in vars(told)["fields"]["error"]
+    # and a new one of the name is not made before the checkpoints have forgotten it
+    with pytest.raises(StorageError, match="No space left"):
+        asyncio.run(broker.topics.create("orders", 1, {}))
+    monkeypatch.setattr(disk, "fault", None)
+    broker.topic("orders")
+    broker.restart_after_kill()
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+
+
+def test_a_topic_cannot_be_created_out_of_the_reserve(broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve())
+    with pytest.raises(StorageError, match="No space left"):
+        asyncio.run(broker.topics.create("orders", 1, {}))
+
+    assert broker.data.reserve.room_bytes == RESERVE_BYTES
+
+
+def test_a_broker_starts_on_a_full_disk(broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only one that runs can be told what to delete."""
+    topic = with_a_past(broker, "orders")
+
+    monkeypatch.setattr(disk, "fault", no_room_but_in_the_reserve())
+    broker.restart_after_kill()
+
+    again = broker.topics.by_id(topic.id)
+    assert again is not None
+    assert beginning(broker, "orders") == (40, 50, 50, 45)
+    assert asyncio.run(broker.topics.delete(again))
+
+
+def test_partitions_that_cannot_be_removed_keep_nobody_from_hearing_of_the_deletion(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a disk that refuses to rename the first of two directories
+    deleted: list[str] = []
+    broker.topics.on_deleted = deleted.append
+    doomed = broker.topic("orders", 2)
+    original = disk.rename
+
+    def rename(source: Path, target: Path) -> None:
+        if source.name == "orders-0":
+            raise OSError(errno.EIO, "Input/output error")
+        original(source, target)
+
+    # when
+    monkeypatch.setattr(disk, "rename", rename)
+    assert asyncio.run(broker.topics.delete(doomed))
+    monkeypatch.setattr(disk, "rename", original)
+
+    # then
+    assert deleted == ["orders"]
+    assert directories(broker) == ["orders-0"]
+    broker.topic("orders")
+    assert beginning(broker, "orders") == (0, 0, 0, 0)
+    assert len(list(broker.directory.glob("orders-0.*-stray"))) == 1
+
+
+# -- the event loop ----------------------------------------------------------------------------------------------------
+
+
+def test_the_file_of_ten_thousand_topics_is_not_made_on_the_event_loop(broker: HandlerBroker) -> None:
+    for number in range(10_000):
+        broker.topics._publish(Topic(f"topic-{number}", uuid.uuid4().bytes, {}))
+
+    async def on_the_loop() -> float:
+        """How much of its own time the event loop's thread has spent."""
+        began = time.thread_time()
+        assert await broker.topics.create("one-more", 1, {}) is not None
+        return time.thread_time() - began
+
+    assert asyncio.run(on_the_loop()) < 0.02
+    assert len(stored_topics(broker)) == 10_001
