@@ -133,6 +133,29 @@ def test_a_broker_that_goes_away_is_not_taken_for_the_end_of_the_records(words: 
     assert all(line.startswith(b"holdfast consume: ") for line in warnings), warnings
 
 
+def test_a_broker_that_goes_away_before_the_group_has_formed_is_not_waited_for() -> None:
+    from holdfast import Admin
+
+    with HoldfastBroker({"group.initial.rebalance.delay.ms": "300000"}) as broker:
+        make_topic(broker, "orders", 1)
+        to = ["--topic", "orders", "--bootstrap-server", broker.bootstrap, "--group", "g", "--timeout", "1"]
+        with running("consume", *to) as process, Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+            eventually(lambda: admin.describe_group("g").state == "PreparingRebalance", "a group that waits for others")
+            broker.kill()
+            code, rest, errors = ended(process)
+    assert (code, rest) == (1, b"")
+    assert errors.splitlines()[-1].startswith(b"holdfast consume: no broker can be reached: ")
+
+
+def test_a_group_that_takes_longer_than_the_time_out_to_form_is_waited_for(topic: str) -> None:
+    with HoldfastBroker({"group.initial.rebalance.delay.ms": "3000"}) as broker:
+        make_topic(broker, topic, 1)
+        produce(broker, topic, 1, partitions=1)
+        to = ["--topic", topic, "--bootstrap-server", broker.bootstrap, "--group", "g", "--timeout", "1"]
+        with running("consume", *to, "--from-beginning") as process:
+            assert ended(process) == (0, b"0\n", b"")
+
+
 @pytest.mark.parametrize(
     "words",
     [

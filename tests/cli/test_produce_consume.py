@@ -79,6 +79,33 @@ def test_a_record_that_the_broker_refuses_is_a_failure(server: Server, cli: Cli,
     assert cli.run("produce", file_of(tmp_path, "x" * 10), "--topic", topic)[0] == 0
 
 
+def test_a_line_that_the_client_refuses_fails_and_the_others_are_stored(
+    server: Server, cli: Cli, topic: str, tmp_path: Path
+) -> None:
+    make_topic(server, topic, 1)
+    lines = file_of(tmp_path, "1\n2\n" + "x" * 2_000_000 + "\n3\n")
+    code, _, errors = cli.run("produce", lines, "--topic", topic, "--set", "linger.ms=200")
+    assert code == 1
+    complaint, counts = errors.splitlines()
+    assert complaint.startswith("holdfast produce: line 3 was not stored: ")
+    assert complaint.endswith("Message size too large")
+    assert counts == f"3 records to {topic}, 1 failed"
+    assert [one["value"] for one in consumed(cli, "--topic", topic, *ALL)] == ["1", "2", "3"]
+
+
+def test_a_producer_that_can_send_nothing_says_so_of_each_line(
+    server: Server, cli: Cli, topic: str, tmp_path: Path
+) -> None:
+    make_topic(server, topic, 1)
+    words = ("--topic", topic, "--set", "transactional.id=nobody-begins-a-transaction")
+    code, _, errors = cli.run("produce", file_of(tmp_path, "1\n2\n"), *words)
+    assert code == 1
+    first, second, counts = errors.splitlines()
+    assert first.startswith("holdfast produce: line 1 was not stored: ")
+    assert second.startswith("holdfast produce: line 2 was not stored: ")
+    assert counts == f"0 records to {topic}, 2 failed"
+
+
 def test_a_partition_that_is_not_there_is_refused(server: Server, cli: Cli, topic: str, tmp_path: Path) -> None:
     make_topic(server, topic, 2)
     sentence = cli.refused("produce", file_of(tmp_path, "x"), "--topic", topic, "--partition", "2")

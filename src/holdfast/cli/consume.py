@@ -100,7 +100,7 @@ def _print_records(
 ) -> bool:
     """Whether it ended because no more came."""
     left: int | None = options.max_messages
-    last_at = time.monotonic()
+    last_at = seen_at = time.monotonic()
     while stopping.exit_code is None and left != 0:
         records = read(_AT_ONCE if left is None else min(left, _AT_ONCE), _LOOK_EVERY_S)
         good = [record for record in records if not _complained(options, record)]
@@ -109,10 +109,20 @@ def _print_records(
         sys.stdout.buffer.flush()  # what is read next, or closed, commits this
         if left is not None:
             left -= len(good)
-        if good or not is_ready():
-            last_at = time.monotonic()
-        elif options.timeout is not None and time.monotonic() - last_at >= options.timeout:
+        now = time.monotonic()
+        if is_ready():
+            seen_at = now
+            last_at = now if good else last_at
+        else:
+            last_at = now
+        if options.timeout is None:
+            continue
+        if now - last_at >= options.timeout:
             return True
+        if now - seen_at >= options.timeout:
+            # A group takes its time to form; one whose broker is gone never does, and that is a failure.
+            _topics(options, _STILL_THERE_S)
+            seen_at = time.monotonic()
     return False
 
 

@@ -53,7 +53,7 @@ def add_command(commands: Commands) -> None:
         dest="headers",
         action="append",
         default=[],
-        type=name_and_value,
+        type=_header,
         help="a header of every record; may be repeated",
     )
     parser.add_argument("--partition", metavar="N", type=whole_number(), help="(default: by the key, else any)")
@@ -96,11 +96,14 @@ class Sending:
     """Lines on their way, and what became of them."""
 
     def __init__(self, options: argparse.Namespace, producer: Any, progress: Progress) -> None:
+        from confluent_kafka import KafkaException
+
         self.stored = 0
         self.failed = 0
         self._options = options
         self._producer = producer
         self._progress = progress
+        self._refusal: type[Exception] = KafkaException
         self._number = 0
         self._fixed: dict[str, Any] = {"headers": [(name, _bytes(value)) for name, value in options.headers]}
         if options.partition is not None:
@@ -120,7 +123,10 @@ class Sending:
             else:
                 self._fail(f"line {number} was not stored: {self._why(error)}")
 
-        self._produce(key=key, value=value, on_delivery=delivered)
+        try:
+            self._produce(key=key, value=value, on_delivery=delivered)
+        except self._refusal as refusal:  # longer than message.max.bytes, most likely: the next line may be shorter
+            self._fail(f"line {number} was not stored: {refusal.args[0].str()}")
         self._progress.step(len(line), number)
 
     def finish(self) -> None:
@@ -211,6 +217,15 @@ def _lines(path: Path | None) -> Iterator[tuple[IO[bytes], int | None]]:
     with file:
         status = os.fstat(file.fileno())
         yield file, status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, value = name_and_value(text)
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # a value is any bytes, but a name is text: librdkafka would crash on it
+        raise argparse.ArgumentTypeError(f"the name in {text!r} is not UTF-8") from None
+    return name, value
 
 
 def _separator(text: str) -> bytes:

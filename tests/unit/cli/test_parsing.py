@@ -129,6 +129,7 @@ def test_a_command_is_the_same_whether_it_is_loaded_alone_or_with_the_others(com
         (["topics", "create", "--topic", "t", "--partitions", "0"], "'0' is not a whole number from 1 on"),
         (["topics", "delete"], "name the topics"),
         (["produce", "--topic", "t", "--key-separator", ""], "cannot be empty"),
+        (["produce", "--topic", "t", "--header", "n\udcff=v"], "is not UTF-8"),
         (["consume", "--topic", "t", "--format", "{valu}"], "{valu} is no field"),
         (["consume", "--topic", "t", "--format", "{value.x}"], "{value.x} is no field"),
         (["consume", "--topic", "t", "--format", "{value"], "is not a template"),
