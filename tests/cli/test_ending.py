@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
 from holdfast import Admin
+from holdfast.cli import produce as cli_produce
 from tests.cli.conftest import Cli
 from tests.cli.processes import HOLDFAST, PATIENCE_S, ended, line_of, lines_until, running
 from tests.client.consumers import Watched, poll_until, watching
@@ -78,6 +79,49 @@ def test_a_producer_that_is_interrupted_sends_what_it_has_read(quick_holdfast: H
         assert process.wait(PATIENCE_S) == 130
         assert process.stderr is not None and process.stderr.read() == f"3 records to {topic}\n".encode()
     assert end_of(quick_holdfast, topic) == 3
+
+
+class SignalledFlush:
+    """A producer that hears a signal each time it is about to wait for the broker, as often as it is told to."""
+
+    def __init__(self, producer: Any, number: signal.Signals, times: int) -> None:
+        self._producer = producer
+        self._number = number
+        self._left = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def flush(self, timeout_s: float) -> int:
+        if self._left:
+            self._left -= 1
+            signal.raise_signal(self._number)
+            return 1
+        return int(self._producer.flush(timeout_s))
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_producer_that_is_stopped_when_all_is_read_waits_once_for_what_it_has_sent(
+    quick_holdfast: HoldfastBroker,
+    topic: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+    times: int,
+) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    (tmp_path / "lines").write_text("1\n2\n")
+    make = cli_produce._producer
+    monkeypatch.setattr(cli_produce, "_producer", lambda *given: SignalledFlush(make(*given), number, times))
+
+    words = ("produce", str(tmp_path / "lines"), "--topic", topic, "--set", "linger.ms=60000", "--timeout", "120")
+    ended_with, _, errors = Cli(quick_holdfast.bootstrap, capsys).run(*words)
+
+    stored = 2 if times == 1 else 0
+    assert (ended_with, errors) == (code, f"{stored} records to {topic}\n")
 
 
 def end_of(server: Server, topic: str) -> int | None:
