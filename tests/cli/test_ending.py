@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
+from holdfast import Admin
+from holdfast.cli import produce as cli_produce
 from tests.cli.conftest import Cli
 from tests.cli.processes import HOLDFAST, PATIENCE_S, ended, line_of, lines_until, running
 from tests.client.consumers import Watched, poll_until, watching
@@ -16,6 +20,8 @@ from tests.clients.servers import Server
 from tests.groups.world import committed, make_topic, produce
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
+
+NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -75,9 +81,50 @@ def test_a_producer_that_is_interrupted_sends_what_it_has_read(quick_holdfast: H
     assert end_of(quick_holdfast, topic) == 3
 
 
-def end_of(server: Server, topic: str) -> int | None:
-    from holdfast import Admin
+class SignalledFlush:
+    """A producer that hears a signal each time it is about to wait for the broker, as often as it is told to."""
 
+    def __init__(self, producer: Any, number: signal.Signals, times: int) -> None:
+        self._producer = producer
+        self._number = number
+        self._left = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def flush(self, timeout_s: float) -> int:
+        if self._left:
+            self._left -= 1
+            signal.raise_signal(self._number)
+            return 1
+        return int(self._producer.flush(timeout_s))
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_producer_that_is_stopped_when_all_is_read_waits_once_for_what_it_has_sent(
+    quick_holdfast: HoldfastBroker,
+    topic: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+    times: int,
+) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    (tmp_path / "lines").write_text("1\n2\n")
+    make = cli_produce._producer
+    monkeypatch.setattr(cli_produce, "_producer", lambda *given: SignalledFlush(make(*given), number, times))
+
+    words = ("produce", str(tmp_path / "lines"), "--topic", topic, "--set", "linger.ms=60000", "--timeout", "120")
+    ended_with, _, errors = Cli(quick_holdfast.bootstrap, capsys).run(*words)
+
+    stored = 2 if times == 1 else 0
+    assert (ended_with, errors) == (code, f"{stored} records to {topic}\n")
+
+
+def end_of(server: Server, topic: str) -> int | None:
     with Admin({"bootstrap.servers": server.bootstrap}) as admin:
         return admin.describe_topics([topic])[0].partitions[0].latest
 
@@ -102,7 +149,7 @@ def test_what_follows_ends_quietly_with_ctrl_c(
         assert ended(process, signal.SIGINT) == (130, b"", b"")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@NEEDS_FULL
 def test_a_full_disk_is_one_sentence(quick_holdfast: HoldfastBroker) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -114,6 +161,64 @@ def test_a_full_disk_is_one_sentence(quick_holdfast: HoldfastBroker) -> None:
         )
     said = b"holdfast topics list: the output cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, said)
+
+
+def run_with(redirection: str, *words: str) -> tuple[int, bytes, bytes]:
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$@" {redirection}', "bash", *HOLDFAST, *words],
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_closed_stdout_is_nowhere_to_write_to(quick_holdfast: HoldfastBroker, topic: str) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    produce(quick_holdfast, topic, 1, partitions=1)
+    to = ("--bootstrap-server", quick_holdfast.bootstrap)
+    assert run_with(">&-", "topics", "list", *to) == (0, b"", b"")
+    reading = ("consume", "--topic", topic, "--from-beginning", "--max-messages", "1", *to)
+    assert run_with(">&-", *reading) == (0, b"", b"")
+    assert run_with("", *reading) == (0, b"0\n", b"")
+
+
+def test_a_closed_stdin_has_no_lines(quick_holdfast: HoldfastBroker, topic: str) -> None:
+    make_topic(quick_holdfast, topic, 1)
+    words = ("produce", "--topic", topic, "--bootstrap-server", quick_holdfast.bootstrap)
+    assert run_with("<&-", *words) == (0, b"", f"0 records to {topic}\n".encode())
+
+
+def test_what_a_closed_stderr_would_say_is_no_output() -> None:
+    words = ("topics", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2")
+    assert run_with("2>&-", *words) == (1, b"", b"")
+    code, out, errors = run_with("", *words)
+    assert (code, out) == (1, b"") and b"Connection refused" in errors
+
+
+@pytest.mark.parametrize("redirection", [">&-", pytest.param(">/dev/full", marks=NEEDS_FULL), "<&- >&-"])
+def test_a_broker_serves_and_stops_whatever_its_stdout_is(tmp_path: Path, redirection: str) -> None:
+    words = ("serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
+    command = ["bash", "-c", f'exec "$@" {redirection}', "bash", *HOLDFAST, *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stderr is not None
+            port = port_in_log(process.stderr)
+            with Admin({"bootstrap.servers": f"127.0.0.1:{port}"}) as admin:
+                assert admin.list_topics() == []
+            code, _, errors = ended(process, signal.SIGTERM)
+        finally:
+            process.kill()
+    assert code == 0, errors
+    assert b"Traceback" not in errors and b"Exception ignored" not in errors
+    assert (b"stdout cannot be written (No space left on device)" in errors) == ("full" in redirection), errors
+
+
+def port_in_log(log: IO[bytes]) -> int:
+    for line in log:
+        if found := re.search(rb"listening host=\S+ port=(\d+)", line):
+            return int(found[1])
+    raise AssertionError("it ended before it was listening")
 
 
 @pytest.mark.parametrize("words", [[], ["--group", "g"]], ids=["alone", "member"])
@@ -134,8 +239,6 @@ def test_a_broker_that_goes_away_is_not_taken_for_the_end_of_the_records(words: 
 
 
 def test_a_broker_that_goes_away_before_the_group_has_formed_is_not_waited_for() -> None:
-    from holdfast import Admin
-
     with HoldfastBroker({"group.initial.rebalance.delay.ms": "300000"}) as broker:
         make_topic(broker, "orders", 1)
         to = ["--topic", "orders", "--bootstrap-server", broker.bootstrap, "--group", "g", "--timeout", "1"]

@@ -141,6 +141,24 @@ def test_an_empty_password_and_a_file_that_is_not_there(desk: Desk) -> None:
         assert "cannot read the users file" in desk.run(*words)[2]
 
 
+def test_ctrl_d_at_the_prompt_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def ctrl_d(_prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setattr("getpass.getpass", ctrl_d)
+    file = tmp_path / "users.json"
+    assert main(["users", "add", "--file", str(file), "--user", "alice"]) == 1
+    assert capsys.readouterr() == ("", "holdfast users add: no password was given\n")
+    assert not file.exists()
+
+
 def test_commands_at_the_same_time_do_not_undo_each_other(tmp_path: Path) -> None:
     file = tmp_path / "users.json"
     command = [sys.executable, "-m", "holdfast", "users", "add", "--file", str(file), "--iterations", "4096", "--user"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +12,7 @@ from typing import Final
 from holdfast.cli.errors import CommandFailed, report
 from holdfast.cli.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from holdfast.cli.parsing import Parser, Run
+from holdfast.cli.streams import give_up_stdout, open_closed_streams
 from holdfast.version import VERSION
 
 COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "pipeline", "users", "completion")
@@ -32,6 +32,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    open_closed_streams()
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = build_parser(words[0] if words else None).parse_args(words)
     try:
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        _give_up_stdout()
+        give_up_stdout()
         return EXIT_BROKEN_PIPE
 
 
@@ -55,16 +56,11 @@ def _run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:  # a full disk behind stdout, most likely
-        _give_up_stdout()
+        give_up_stdout()
         return report(options, CommandFailed(f"the output cannot be written: {error.strerror}"))
     except Exception as error:  # noqa: BLE001  # raised again if it is not the command's
         return report(options, error)
     return code
-
-
-def _give_up_stdout() -> None:
-    """Python flushes stdout once more at the end, and would complain: it may write, but to nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

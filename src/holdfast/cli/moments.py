@@ -15,14 +15,14 @@ _SHORT: Final = re.compile(r"(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minut
 
 
 def datetime_option(text: str) -> int:
-    """Milliseconds since 1970."""
+    """Milliseconds since 1970; what was before then is then, for below 0 Kafka means something else."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time such as 2026-05-31T08:30:00Z (without a zone it is UTC)"
         ) from None
-    return _milliseconds(read if read.tzinfo is not None else read.replace(tzinfo=UTC))
+    return max(0, _milliseconds(read if read.tzinfo is not None else read.replace(tzinfo=UTC)))
 
 
 def duration_option(text: str) -> timedelta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from holdfast.cli.exit_codes import EXIT_USAGE
 
@@ -112,13 +112,18 @@ def whole_number(least: int = 0) -> Callable[[str], int]:
     return read
 
 
+_LEAST_S: Final = 0.001
+_MOST_S: Final = 2_147_483
+"""As milliseconds, which is what settings are in, they must be whole and fit into 32 bits."""
+
+
 def seconds(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 < number <= 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    if not _LEAST_S <= number <= _MOST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_LEAST_S} to {_MOST_S}")
     return number
 
 

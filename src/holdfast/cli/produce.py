@@ -80,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
             with contextlib.suppress(KeyboardInterrupt):
                 for line in lines:
                     sending.send(line)
-            sending.finish()
+                stopping.only_note()
+            with contextlib.suppress(KeyboardInterrupt):  # the second one; the counts are told all the same
+                sending.finish()
     if options.json:
         print_json({"topic": options.topic, "produced": sending.stored, "failed": sending.failed})
     else:

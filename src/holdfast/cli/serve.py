@@ -1,4 +1,4 @@
-"""`holdfast serve`: run a broker until SIGTERM or SIGINT."""
+"""`holdfast serve`: run a broker until SIGTERM, SIGINT or SIGHUP."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from holdfast.cli.streams import give_up_stdout
 
 if TYPE_CHECKING:
     from holdfast.broker.config import BrokerConfig
@@ -29,7 +30,7 @@ _M_MMAP_THRESHOLD = -3
 
 _DESCRIPTION: Final = """\
 Run a Kafka-compatible broker. When it is ready, its first line on stdout is `holdfast listening on HOST:PORT`;
-everything else goes to stderr. SIGTERM or SIGINT stop it cleanly.
+everything else goes to stderr. SIGTERM, SIGINT or SIGHUP stop it cleanly.
 """
 _EPILOG: Final = """\
 Configs have the names of Apache Kafka's broker configs, e.g. --set num.partitions=3. Later settings win over earlier
@@ -136,11 +137,17 @@ def _announce(broker: Broker) -> None:
             )
         if "PLAIN" in door.mechanisms and not door.listener.is_encrypted and not door.listener.is_loopback:
             logger.warning("passwords come to %s unencrypted: use SASL_SSL, or leave out PLAIN", address)
-    print("\n".join(lines), flush=True)
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        raise  # whoever started it has gone already
+    except OSError as error:  # a full disk, most likely: no reason not to serve
+        give_up_stdout()
+        logger.warning("stdout cannot be written (%s); it would say: %s", error.strerror, ", ".join(lines))
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT. Whoever presses Ctrl-C twice does not want to wait for a clean stop."""
+    """Set by the first SIGTERM, SIGINT or SIGHUP. Whoever presses Ctrl-C twice does not want to wait for that."""
     stopping = asyncio.Event()
 
     def interrupted() -> None:
@@ -151,6 +158,8 @@ def _stop_on_signals() -> asyncio.Event:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
     loop.add_signal_handler(signal.SIGINT, interrupted)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup`: it is to outlive its terminal
+        loop.add_signal_handler(signal.SIGHUP, stopping.set)
     return stopping
 
 

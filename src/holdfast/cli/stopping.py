@@ -31,6 +31,10 @@ class Stopping:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def only_note(self) -> None:
+        """From now on the first signal interrupts nothing: there is an end to wait for, and a second one will not."""
+        self._interrupting = False
+
     def _heard(self, number: int, _frame: FrameType | None) -> None:
         is_second = self.exit_code is not None
         self.exit_code = self.exit_code or _EXIT_CODES[signal.Signals(number)]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 from holdfast.client import group_admin, topic_admin
 from holdfast.client.config import read_config, whole_number
@@ -72,6 +72,7 @@ _ADVICE: Final = {
     ErrorCode.FENCED_INSTANCE_ID: "the instance id belongs to another member id",
 }
 
+_Name = TypeVar("_Name")
 ResetTo = Literal["earliest", "latest"] | int
 
 
@@ -211,7 +212,7 @@ class Admin:
 
     def delete_topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, HoldfastError | None]:
         """Delete topics with their records; by topic, None or what prevented it."""
-        return topic_admin.delete_topics(self._network, names, self._deadline(timeout))
+        return topic_admin.delete_topics(self._network, _several("names", names), self._deadline(timeout))
 
     def add_partitions(
         self, totals: Mapping[str, int], timeout: float | None = None
@@ -233,8 +234,8 @@ class Admin:
     ) -> list[Removal]:
         """Give up seats for members that will not come back (KIP-345), in one rebalance; one result for each."""
         deadline = self._deadline(timeout)
-        wanted: list[tuple[str, str | None]] = [("", one) for one in instance_ids]
-        wanted += [(one, None) for one in member_ids]
+        wanted: list[tuple[str, str | None]] = [("", one) for one in _several("instance_ids", instance_ids)]
+        wanted += [(one, None) for one in _several("member_ids", member_ids)]
         if all_members:
             if wanted:
                 raise ConfigError("remove_members() takes either ids or all_members")
@@ -286,7 +287,7 @@ class Admin:
         """Delete groups without members, with their offsets; by group, None or what prevented it."""
         deadline = self._deadline(timeout)
         results: dict[str, HoldfastError | None] = {}
-        for group_id in group_ids:
+        for group_id in _several("group_ids", group_ids):
             try:
                 with GroupCoordinator(self._network, group_id) as asking:
                     response = asking.ask(DELETE_GROUPS, _delete(group_id), _first_result, deadline)
@@ -344,9 +345,10 @@ class Admin:
         members."""
         if sum(one is not None for one in (to, to_time_ms, shift_by)) != 1:
             raise ConfigError("reset_offsets() takes exactly one of to, to_time_ms and shift_by")
+        wanted = None if topics is None else _several("topics", topics)
         deadline = self._deadline(timeout)
         before = self.list_offsets(group_id, timeout=timeout)
-        partitions = self._partitions_of(group_id, topics, before, deadline)
+        partitions = self._partitions_of(group_id, wanted, before, deadline)
         after = self._targets(partitions, before, to, to_time_ms, shift_by, deadline)
         if not dry_run:
             errors = self.alter_offsets(group_id, after, timeout)
@@ -433,6 +435,13 @@ class Admin:
 
     def _deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self._timeout_s if timeout is None else timeout)
+
+
+def _several(what: str, given: Iterable[_Name]) -> list[_Name]:
+    """A text is a sequence of texts as well, and never meant as one: its letters may be the names of something."""
+    if isinstance(given, str):
+        raise ConfigError(f"{what} is {given!r}; it must be several: [{given!r}]")
+    return list(given)
 
 
 def _kept(bounds: tuple[int, int] | None) -> tuple[int, int]:

@@ -95,7 +95,13 @@ class Ledger:
 
     def bounds(self, deadline: float) -> tuple[int, int] | None:
         """The offsets at which it begins and ends; None where there is no ledger."""
-        if LEDGER_TOPIC not in self._network.metadata([LEDGER_TOPIC], deadline).topics:
+        metadata = self._network.metadata([LEDGER_TOPIC], deadline)
+        if metadata.errors.get(LEDGER_TOPIC) is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise TopicError(
+                f"the ledger cannot be read: it needs READ on the topic {LEDGER_TOPIC}",
+                code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            )
+        if LEDGER_TOPIC not in metadata.topics:
             return None
         first = list_offsets(self._network, {_LEDGER: EARLIEST}, deadline)[_LEDGER]
         return first, list_offsets(self._network, {_LEDGER: LATEST}, deadline)[_LEDGER]
@@ -156,7 +162,12 @@ class Ledger:
 def last_rebalances(ledger: Ledger, group_ids: Collection[str], deadline: float) -> dict[str, LastRebalance]:
     """The latest rebalance of each group that the ledger still tells of."""
     searches = {group_id: _Search() for group_id in group_ids}
-    bounds = ledger.bounds(deadline)
+    try:
+        bounds = ledger.bounds(deadline)
+    except TopicError as refused:
+        if refused.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        bounds = None  # the rest of what is told of a group needs no right to the ledger
     if bounds is not None:
         first, end = max(bounds[0], bounds[1] - MOST_LOOKED_BACK), bounds[1]
         while end > first and not all(one.done for one in searches.values()):

@@ -18,6 +18,11 @@ def test_a_time_without_a_zone_is_utc(text: str) -> None:
     assert moment(datetime_option(text)) == "2026-05-31T08:30:00Z"
 
 
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "0001-01-01"])
+def test_a_time_before_1970_is_never_one_of_kafkas_special_ones(text: str) -> None:
+    assert datetime_option(text) == since_option(text) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

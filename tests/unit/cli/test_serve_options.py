@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Admin
 from holdfast.broker.config import BrokerConfig
 from holdfast.broker.doors import make_doors
 from holdfast.cli.main import build_parser, main
@@ -27,6 +28,13 @@ from holdfast.broker.server import Broker
 from holdfast.cli.main import main
 async def endless(broker): await asyncio.Event().wait()
 Broker.stop = endless
+sys.exit(main(sys.argv[1:]))
+"""
+
+UNDER_SIGHUP = """
+import signal, sys
+signal.signal(signal.SIGHUP, signal.{handler})
+from holdfast.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -164,6 +172,31 @@ def test_it_serves_until_a_signal_and_ends_with_exit_code_0(tmp_path: Path, numb
             code, rest, errors = end(process, number)
     assert (code, rest) == (0, "")
     assert "Traceback" not in errors
+
+
+def with_sighup(handler: str) -> tuple[str, ...]:
+    """The program as it is started by one who has SIGHUP so."""
+    return (sys.executable, "-c", UNDER_SIGHUP.format(handler=handler))
+
+
+def test_a_hangup_stops_it_cleanly_as_well(tmp_path: Path) -> None:
+    with serving("--data", str(tmp_path / "data"), program=with_sighup("SIG_DFL")) as process:
+        port_of(process)
+        code, _, errors = end(process, signal.SIGHUP)
+    assert code == 0
+    assert "stopped" in errors and "Traceback" not in errors
+
+
+def test_under_nohup_a_hangup_does_not_stop_it(tmp_path: Path) -> None:
+    with serving("--data", str(tmp_path / "data"), program=with_sighup("SIG_IGN")) as process:
+        port = port_of(process)
+        process.send_signal(signal.SIGHUP)
+        with Admin({"bootstrap.servers": f"127.0.0.1:{port}"}) as admin:
+            assert admin.list_topics() == []
+            assert admin.list_groups() == []
+        assert process.poll() is None
+        code, _, _ = end(process, signal.SIGTERM)
+    assert code == 0
 
 
 def test_the_port_can_be_taken_again_at_once(tmp_path: Path) -> None:

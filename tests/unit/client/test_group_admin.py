@@ -245,3 +245,22 @@ def test_apache_kafka_is_not_asked_what_it_cannot_and_the_feature_is_named(
         assert coordinator.asked == []
         admin.configure_group("g", {"consumer.session.timeout.ms": 6_000})
     assert len(coordinator.asked) == 1, "the same broker is asked for what is its own"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.delete_topics("cc"),
+        lambda admin: admin.delete_groups("cc"),
+        lambda admin: admin.remove_members("g", instance_ids="cc"),
+        lambda admin: admin.remove_members("g", member_ids="cc"),
+        lambda admin: admin.reset_offsets("g", "cc", to="earliest"),
+    ],
+    ids=["delete_topics", "delete_groups", "instance_ids", "member_ids", "reset_offsets"],
+)
+def test_a_text_is_not_taken_for_the_names_that_its_letters_are(call: Callable[[Admin], object]) -> None:
+    with (
+        Admin({"bootstrap.servers": "127.0.0.1:1"}) as admin,
+        pytest.raises(ConfigError, match=r"is 'cc'; it must be several: \['cc'\]"),
+    ):
+        call(admin)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.client import history
+from holdfast.client.admin import Admin
 from holdfast.client.errors import ConnectionFailed, TopicError
 from holdfast.client.history import HistoryEvent, Ledger, last_rebalances
 from holdfast.client.network import Network
@@ -244,6 +245,28 @@ def test_events_that_are_gone_are_passed_over(offset: int, expected: list[int], 
         with Network(NetworkSettings.from_config({"bootstrap.servers": bootstrap})) as network:
             events, found_after = Ledger(network).read(offset, 0, time.monotonic() + 20)
     assert ([event.offset for event in events], found_after, broker.fetched) == (expected, after, fetched)
+
+
+def settings_of(server: ScriptedServer) -> dict[str, str]:
+    return {"bootstrap.servers": f"{server.address.host}:{server.address.port}"}
+
+
+def test_a_ledger_that_this_user_may_not_see_is_not_taken_for_none() -> None:
+    def refusing(peer: Peer) -> None:
+        host, port = peer.socket.getsockname()
+        peer.answer_api_versions()
+        refused = MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, LEDGER_TOPIC)
+        while True:
+            peer.answer(
+                peer.request(), MetadataResponse(brokers=[MetadataResponseBroker(1, host, port)], topics=[refused])
+            )
+
+    with ScriptedServer(refusing) as server, Admin(settings_of(server)) as admin:
+        for ask in (admin.history, admin.follow_history):
+            with pytest.raises(TopicError, match=f"it needs READ on the topic {LEDGER_TOPIC}") as caught:
+                ask()
+            assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert admin.last_rebalances(["g"]) == {}, "what else is told of a group is told all the same"
 
 
 def test_a_ledger_that_cannot_be_reached_any_more_is_an_error_in_time() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.errors import UsageError
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.parsing import CommaList
@@ -13,6 +14,19 @@ from holdfast.cli.parsing import add_command as add
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
+
+_STATES: Final = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Unknown",
+)
+"""Holdfast's, and those that only groups of Apache Kafka's newer protocols have."""
 
 
 def add_command(commands: Commands) -> None:
@@ -35,6 +49,10 @@ def add_command(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     wanted = {state.lower() for state in options.states or ()}
+    unknown = wanted - {state.lower() for state in _STATES}
+    if unknown:
+        strange = next(state for state in options.states if state.lower() in unknown)
+        raise UsageError(f"there is no state {strange!r}; there are {', '.join(_STATES)}")
     with open_admin(options) as admin:
         # Filtered here as well: a broker before Kafka 2.6 does not.
         groups = [one for one in admin.list_groups() if not wanted or one.state.lower() in wanted]

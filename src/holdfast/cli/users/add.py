@@ -89,7 +89,10 @@ def _password(options: argparse.Namespace) -> str:
 def _asked() -> str:
     from getpass import getpass
 
-    password = getpass("password: ")
-    if getpass("again: ") != password:
+    try:
+        password, again = getpass("password: "), getpass("again: ")
+    except EOFError:  # Ctrl-D
+        raise CommandFailed("no password was given") from None
+    if again != password:
         raise CommandFailed("that was not the same password")
     return password
