@@ -31,7 +31,9 @@ def first_of_the_latest(address: tuple[str, int], codec: Codec) -> bool:
     with WireClient(address) as client:
         client.create_topic(topic, message_timestamp_type="LogAppendTime")
         # Kafka answers CreateTopics before the new topic takes records.
-        answers = [eventually(lambda: stored(client, topic), "a batch is stored")]
+        first = eventually(lambda: stored(client, topic), "a batch is stored")
+        assert first is not None
+        answers = [first]
         answers += [client.produce(topic, batch(b"c", b"d", b"e", compression=codec)) for _ in range(5)]
         first_offsets = {answer.log_append_time_ms: answer.base_offset for answer in reversed(answers)}
         wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, MAX_TIMESTAMP)])
