@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +18,11 @@ from holdfast.broker.config import BrokerConfig
 from holdfast.broker.server import Broker
 from holdfast.log import disk
 from holdfast.wire.apis.produce import PRODUCE, ProduceResponse
+from holdfast.wire.headers import encode_request
 from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
+from tests.support.child_process import end_child, start_child
 from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
 
 SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "flush": "always"}
 
@@ -93,6 +99,64 @@ def test_a_disk_that_never_comes_back_is_not_waited_for(tmp_path: Path, monkeypa
     monkeypatch.setattr(draining.drain, "__defaults__", (0.2,))
 
     assert stopped_while_flushing(tmp_path / "data", let_go=False) == []
+
+
+SLOW_SERVE = """
+import sys, time
+from pathlib import Path
+from holdfast.broker import draining
+from holdfast.cli.main import main
+from holdfast.log import disk
+
+reached, let_go = Path(sys.argv[1]), Path(sys.argv[2])
+
+def slow(point):
+    if point == "before fdatasync":
+        reached.touch()
+        while not let_go.exists():
+            time.sleep(0.01)
+
+disk.fault = slow
+draining.drain.__defaults__ = (60.0,)  # the machine may be busy; that a disk is given up is tested elsewhere
+sys.exit(main(sys.argv[3:]))
+"""
+"""`holdfast serve` on a disk that takes its time with flushes."""
+
+
+def address_in(said: str) -> list[str]:
+    """Host and port, once it has said them."""
+    return [part for found in re.findall(r"listening on (\S+):(\d+)$", said, re.MULTILINE) for part in found][:2]
+
+
+def test_a_process_that_is_asked_to_stop_answers_what_it_is_answering(tmp_path: Path) -> None:
+    # given two produces of one connection, the first of which is being flushed
+    reached, let_go, log = tmp_path / "reached", tmp_path / "let-go", tmp_path / "log"
+    serve = ["serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"), "--set", "flush=always"]
+    process = start_child([sys.executable, "-c", SLOW_SERVE, str(reached), str(let_go), *serve], log)
+    try:
+        host, port = eventually(lambda: address_in(log.read_text()), "it listens")
+        client = WireClient((host, int(port)))
+        client.create_topic("t")
+        requests = [produce_request("t", batch(value)) for value in (b"first", b"second")]
+        # At once: when the first is being flushed, the second has been read as well.
+        client.send_bytes(b"".join([encode_request(one, 9, number, "test") for number, one in enumerate(requests)]))
+        eventually(reached.exists, "the first is being flushed")
+
+        # when
+        process.send_signal(signal.SIGTERM)
+        eventually(lambda: ": stopping\n" in log.read_text(), "the signal is heard")
+        assert process.poll() is None
+        let_go.touch()
+        answers = answers_until_closed(client)
+
+        # then both are answered, the process ends well, and what was answered is there
+        assert process.wait(60) == 0
+    finally:
+        end_child(process, signal.SIGKILL, 60)
+    stored = [answer.responses[0].partition_responses[0] for answer in answers]
+    assert [(answer.error_code, answer.base_offset) for answer in stored] == [(0, 0), (0, 1)]
+    with HoldfastBroker(directory=tmp_path) as broker, WireClient(broker.address) as later:
+        assert [record.value for record in later.fetch_all("t")] == [b"first", b"second"]
 
 
 def test_a_long_poll_does_not_keep_the_broker(tmp_path: Path) -> None:

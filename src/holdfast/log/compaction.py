@@ -111,7 +111,7 @@ def wants_roll(segments: Sequence[Segment], first_dirty_offset: int, config: Log
     active = segments[-1]
     if active.size == 0:
         return False
-    if _age_ms(active, now_ms) > min(config.segment_ms, config.max_compaction_lag_ms):
+    if _open_ms(active, now_ms) > config.segment_ms or _age_ms(active, now_ms) > config.max_compaction_lag_ms:
         return True
     if active.size < min(WORTH_ROLLING_BYTES, config.segment_bytes):
         return False
@@ -122,6 +122,15 @@ def wants_roll(segments: Sequence[Segment], first_dirty_offset: int, config: Log
 def _age_ms(segment: Segment, now_ms: int) -> int:
     first = segment.first_timestamp
     return now_ms - (first if first >= 0 else segment.created_ms)
+
+
+def _open_ms(segment: Segment, now_ms: int) -> int:
+    """How long a segment has taken batches.
+
+    Not by its records: a topic that is filled with old ones would get a new segment at each look. Of a segment from
+    before the start nothing else is known.
+    """
+    return _age_ms(segment, now_ms) if segment.was_found else now_ms - segment.created_ms
 
 
 class Compaction:

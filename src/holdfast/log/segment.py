@@ -72,6 +72,7 @@ class Segment:
         self.file = SegmentFile(path.with_name(path.name + suffix) if suffix else path, inode)
         self.size = os.fstat(self.file.opened().fd).st_size
         self.created_ms = created_ms
+        self.was_found = False
         self._index_interval_bytes = index_interval_bytes
         self._indexes: SegmentIndexes | None = SegmentIndexes.empty(path, base_offset)
         self._next_offset = base_offset
@@ -91,6 +92,7 @@ class Segment:
         segment.file = SegmentFile(path, status.st_ino)
         segment.size = status.st_size
         segment.created_ms = created_ms
+        segment.was_found = True
         segment._index_interval_bytes = index_interval_bytes
         segment._indexes = None
         segment._next_offset = base_offset

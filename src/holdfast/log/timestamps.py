@@ -29,8 +29,6 @@ def latest(segments: Sequence[Segment]) -> TimestampOffset:
     if found is None:
         return NOWHERE
     position, header = found
-    if header.has_log_append_time:
-        return TimestampOffset(timestamp, header.last_offset)
     for record in decode_batch(segment.batch_at(position, header)):
         if record.timestamp == timestamp:
             return TimestampOffset(timestamp, record.offset)

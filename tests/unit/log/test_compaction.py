@@ -288,6 +288,37 @@ def test_an_active_segment_is_closed_when_it_is_large_and_dirty(
     check(log, history)
 
 
+def test_old_records_do_not_make_a_new_segment_at_each_look(tmp_path: Path) -> None:
+    """As when a topic is filled again with what happened long ago: the segment is young, whatever is in it."""
+    # given a log that is not dirty enough to be compacted
+    lasting = config(min_cleanable_dirty_ratio=1.0, segment_bytes=1 << 20, segment_ms=24 * HOUR_MS)
+    log = open_log(tmp_path / "t-0", lasting)
+
+    # when
+    for look in range(10):
+        append(log, keyed([(b"key", b"value")], timestamp=NOW_MS - 48 * HOUR_MS), NOW_MS + look)
+        log.compact(NOW_MS + look)
+
+    # then
+    assert log.segment_count == 1
+    # and it is closed when it is as old as segment.ms says
+    log.compact(NOW_MS + 25 * HOUR_MS)
+    assert log.segment_count == 2
+
+
+def test_a_segment_from_before_the_start_is_as_old_as_its_records(tmp_path: Path) -> None:
+    """Else a broker that is started every day would never close the segment of a small log."""
+    lasting = config(min_cleanable_dirty_ratio=1.0, segment_bytes=1 << 20, segment_ms=24 * HOUR_MS)
+    log = open_log(tmp_path / "t-0", lasting)
+    append(log, keyed([(b"key", b"value")]))
+    log.close()
+
+    log = open_log(log.directory, lasting, clean=True, now_ms=NOW_MS + 25 * HOUR_MS)
+    log.compact(NOW_MS + 25 * HOUR_MS)
+
+    assert log.segment_count == 2
+
+
 def test_an_empty_log_is_not_rolled_over_and_over(tmp_path: Path) -> None:
     log, history = filled(tmp_path)
     for hours in range(1000, 1005):
