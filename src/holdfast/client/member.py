@@ -131,11 +131,14 @@ class Member:
                 if self._current is not None and self._current.generation > newer_than:
                     return self._current
                 if not self._changed.wait(deadline - time.monotonic()):
-                    trouble = self._driver.trouble
-                    because = "" if trouble is None else f": {trouble}"
-                    group_id = self._membership.group_id
-                    raise RequestTimedOut(f"group {group_id!r} gave no assignment within {timeout} s{because}")
+                    raise self.gave_nothing_within(timeout)
             raise self._failure
+
+    def gave_nothing_within(self, timeout: float) -> RequestTimedOut:
+        """What to say when the group has given no assignment for so long."""
+        trouble = self._driver.trouble
+        because = "" if trouble is None else f": {trouble}"
+        return RequestTimedOut(f"group {self._membership.group_id!r} gave no assignment within {timeout} s{because}")
 
     def rejoin(self, reason: str) -> None:
         """Have the group rebalance, because what this member says of itself has changed."""

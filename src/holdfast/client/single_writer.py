@@ -83,7 +83,9 @@ class SingleWriter:
                     raise HoldfastError("the writer is closed")
                 if self._token is None:
                     self._changed.wait(0.2 if deadline is None else min(0.2, max(0.0, deadline - time.monotonic())))
-            if deadline is not None and time.monotonic() >= deadline and self.token is None:
+            if timeout is not None and deadline is not None and time.monotonic() >= deadline and self.token is None:
+                if self._member.current is None:  # nobody has said who writes
+                    raise self._member.gave_nothing_within(timeout)
                 raise RequestTimedOut(f"another process has been the writer for {timeout} s")
 
     def start(self) -> Self:

@@ -10,12 +10,14 @@ import pytest
 
 from holdfast import SingleWriter, WorkerPool
 from holdfast.client import member as member_module
+from holdfast.client.errors import RequestTimedOut
 from holdfast.membership.effects import Adopt, Left, Prepare
 from tests.support.eventually import eventually
 
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 SHARE = b'{"tasks":["a"]}'
 WRITE = b'{"write":true}'
+STAND_BY = b'{"write":false}'
 
 
 class ScriptedDriver:
@@ -103,4 +105,17 @@ def test_a_rebalance_alone_stops_nothing() -> None:
         driver.tell(Prepare(1, lost=False), adopt(6, WRITE))
         eventually(lambda: writer._member.current and writer._member.current.generation == 6, "the next generation")
         assert writer.token == 5
+        driver.tell(Left())
+
+
+def test_a_writer_whom_nobody_has_told_anything_does_not_blame_another() -> None:
+    with SingleWriter(CONFIG) as writer:
+        driver = ScriptedDriver.last
+        with pytest.raises(RequestTimedOut, match="gave no assignment within 0.1 s"):
+            writer.wait_until_active(0.1)
+
+        driver.tell(adopt(5, STAND_BY))
+        eventually(lambda: writer._member.current is not None, "it has been told who writes")
+        with pytest.raises(RequestTimedOut, match="another process has been the writer"):
+            writer.wait_until_active(0.1)
         driver.tell(Left())
