@@ -111,7 +111,7 @@ def test_a_rebalance_alone_stops_nothing() -> None:
 def test_a_writer_whom_nobody_has_told_anything_does_not_blame_another() -> None:
     with SingleWriter(CONFIG) as writer:
         driver = ScriptedDriver.last
-        with pytest.raises(RequestTimedOut, match="gave no assignment within 0.1 s"):
+        with pytest.raises(RequestTimedOut, match=r"gave no assignment within 0\.1 s"):
             writer.wait_until_active(0.1)
 
         driver.tell(adopt(5, STAND_BY))
