@@ -200,7 +200,8 @@ def test_what_a_closed_stderr_would_say_is_no_output() -> None:
 def test_a_broker_serves_and_stops_whatever_its_stdout_is(tmp_path: Path, redirection: str) -> None:
     words = ("serve", "--listen", "127.0.0.1:0", "--data", str(tmp_path / "data"))
     command = ["bash", "-c", f'exec "$@" {redirection}', "bash", *HOLDFAST, *words]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+    # Unbuffered: what is read with the line that has the port would be missing from what is read at the end.
+    with subprocess.Popen(command, stderr=subprocess.PIPE, bufsize=0) as process:
         try:
             assert process.stderr is not None
             port = port_in_log(process.stderr)
