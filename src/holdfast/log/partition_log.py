@@ -647,8 +647,12 @@ class PartitionLog:
                 self._producers, self._epochs, self._segments = ProducerState(), LeaderEpochs(), ()
                 return
         if clean:
-            self.flush()
             try:
+                if self._has_torn_tail:
+                    # Whoever opens the log next trusts it to its last byte, and would append behind the rest.
+                    self._segments[-1].cut_back()
+                    self._has_torn_tail = False
+                self.flush()
                 self._segments[-1].finish()
                 # Not synced, nor is the snapshot: both are checked against the log when they are read.
                 for segment in self._segments:

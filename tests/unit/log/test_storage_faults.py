@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.log import disk
 from holdfast.log.errors import StorageError
+from holdfast.wire.records import decode_batch
 from tests.unit.log.samples import TINY, append, contents, fill, open_log, sample
 
 
@@ -141,3 +142,37 @@ def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="t-0"):
         open_log(tmp_path / "t-0")
+
+
+@pytest.mark.parametrize("refuses_still", [False, True])
+def test_a_torn_tail_does_not_outlive_a_clean_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses_still: bool
+) -> None:
+    """A log that was closed properly is trusted to its last byte: what is appended behind a torn batch is lost."""
+    # given a write that fails half way, and a disk that refuses the truncation too
+    log = open_log(tmp_path / "t-0")
+    fill(log, 3)
+
+    def faulty(point: str) -> None:
+        if point in ("half written", "before truncate"):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk, "fault", faulty)
+    with pytest.raises(StorageError):
+        append(log, sample(value=b"torn" * 10))
+
+    # when it is closed
+    if refuses_still:
+        with pytest.raises(StorageError, match="cannot close"):
+            log.close()
+    monkeypatch.setattr(disk, "fault", None)
+    if not refuses_still:
+        log.close()
+
+    # then what comes after it is found: the log was closed whole, or is looked at as after a kill
+    end_offset = log.end_offset
+    log = open_log(log.directory, clean=not refuses_still)
+    assert append(log, sample(value=b"after it")).base_offset == end_offset
+    assert decode_batch(contents(log)[3])[0].value == b"after it"
+    log.close()
+    assert open_log(log.directory, clean=True).end_offset == end_offset + 1
