@@ -34,6 +34,8 @@ SETTINGS: Final = {
     "log.cleaner.backoff.ms": "100",
     "log.retention.ms": "-1",
     "log.segment.bytes": str(1024 * 1024),
+    # The records are years old: the last segment is closed and compacted, too.
+    "log.cleaner.max.compaction.lag.ms": str(24 * 3600 * 1000),
 }
 TOPIC_RESOURCE: Final = 2
 PROMPTLY_S: Final = 10.0

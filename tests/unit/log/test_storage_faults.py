@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.log import disk
 from holdfast.log.errors import StorageError
+from holdfast.wire.records import decode_batch
 from tests.unit.log.samples import TINY, append, contents, fill, open_log, sample
 
 
@@ -171,7 +172,7 @@ def test_a_torn_tail_does_not_outlive_a_clean_close(
     # then what comes after it is found: the log was closed whole, or is looked at as after a kill
     end_offset = log.end_offset
     log = open_log(log.directory, clean=not refuses_still)
-    assert append(log, sample()).base_offset == end_offset
-    assert len(contents(log)) == 4
+    assert append(log, sample(value=b"after it")).base_offset == end_offset
+    assert decode_batch(contents(log)[3])[0].value == b"after it"
     log.close()
     assert open_log(log.directory, clean=True).end_offset == end_offset + 1
