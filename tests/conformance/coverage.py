@@ -61,6 +61,7 @@ NOT_SHOWN: dict[int, str] = {
         (40, 41), "needs a listener that asks who one is: tests/broker/test_authorization.py, test_tls_doors.py"
     ),
     **dict.fromkeys((11, 13), TOPICS),
+    43: "topics of the broker's own: tests/unit/broker/handlers, tests/broker/test_group_ledger.py",
     34: "how often a timer fires: tests/unit/coordinator/test_bounds.py",
     **dict.fromkeys((35, 36, 37), BEYOND_KAFKA),
     38: "needs a cooperative hand-over that a restart cuts short: tests/unit/coordinator/test_extension_findings.py",
