@@ -136,8 +136,8 @@ def _complained(options: argparse.Namespace, record: Any) -> bool:
         # Nothing comes of this topic, however long one waits.
         raise CommandFailed(f"topic {record.topic()!r}: {error.str()}: {lacking(options)}")
     if error.name() != "GROUP_AUTHORIZATION_FAILED":
-        # That one is of librdkafka, which looks for the coordinator of its group. Who reads alone has no use for it, and
-        # a member hears from its membership what it lacks.
+        # That one is librdkafka's, which looks for the coordinator of its group. Who reads alone has no use for it,
+        # and a member hears from its membership what it lacks.
         say(options.prog, error.str())
     return True
 
