@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -174,23 +174,26 @@ def test_an_expired_certificate_of_the_brokers_own_is_refused_by_the_java_client
     broker: GuardedBroker, clients: LineCalls
 ) -> None:
     end = -1
-    # given a consumer that came before it expired
-    with (
-        reading(clients, settings(broker, "alice"), TOPIC, end) as reader,
-        broker.showing(broker.authority.sign("expired-for-java", "IP:127.0.0.1", days=-1)),
-    ):
+    expired = broker.authority.sign("expired-for-java", "IP:127.0.0.1", days=-1)
+
+    def produce(value: bytes) -> None:
+        unencrypted = settings(broker, "alice", listener="SASL")
+        records = [as_sent(Record(value=value))]
+        clients.call("produce", settings=unencrypted, topic=TOPIC, partition=0, records=records)
+
+    # given a consumer that reads since before it expired
+    with reading(clients, settings(broker, "alice"), TOPIC, end) as reader, ExitStack() as stack:
+        clients.call("position", reader=reader)  # asks where the end is
+        produce(b"before")
+        assert values(clients, reader) == [b"before"]
+        stack.enter_context(broker.showing(expired))
+
         # then whoever comes later refuses to talk
         said = refusal(clients, settings(broker, "alice"))
         assert "SslAuthenticationException" in said and "CertificateExpiredException" in said
 
         # and the others are served: who needs no certificate, and who was there
-        clients.call(
-            "produce",
-            settings=settings(broker, "alice", listener="SASL"),
-            topic=TOPIC,
-            partition=0,
-            records=[as_sent(Record(value=b"meanwhile"))],
-        )
+        produce(b"meanwhile")
         assert values(clients, reader) == [b"meanwhile"]
 
     # the control: with a new one he is let in
