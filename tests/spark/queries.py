@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition
 import holdfast
 from holdfast import Admin
 from holdfast.client.descriptions import GroupDescription, MemberDescription
+from holdfast.spark import await_begin
 from tests.clients.servers import Server
 from tests.groups.world import PARTITIONS, committed
 from tests.support.eventually import eventually
@@ -75,6 +76,7 @@ class StreamQuery:
         writer = self._shape(rows).writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(**(trigger or OFTEN))
         self.query = writer.start()
+        await_begin(self.query)
 
     def _take(self, rows: Any, _number: int) -> None:
         self.batches.append(rows.collect())

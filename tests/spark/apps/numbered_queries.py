@@ -17,6 +17,8 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.spark import await_begin
+
 
 def live(options: dict[str, Any]) -> None:
     stopping = threading.Event()
@@ -49,7 +51,9 @@ def live(options: dict[str, Any]) -> None:
         for name, value in {**options["read"], "kafka.group.instance.id": seat}.items():
             source = source.option(name, value)
         sink = source.load().writeStream.foreachBatch(process)
-        return sink.option("checkpointLocation", f"{options['directory']}/{seat}").start()
+        query = sink.option("checkpointLocation", f"{options['directory']}/{seat}").start()
+        await_begin(query)
+        return query
 
     parent = os.getppid()
     queries = {seat: start(seat) for seat in options["seats"]}

@@ -26,6 +26,7 @@ from holdfast.spark.options import stream_options
 from holdfast.spark.pipelines.disk import Disk, shared_path, spark_path
 from holdfast.spark.pipelines.errors import QueryFailed, Stopped, Unwritable
 from holdfast.spark.pipelines.offset_log import last_planned, planned
+from holdfast.spark.starting import await_begin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 STOP_PATIENCE_S: Final = 60.0
 """How long a query that is stopped may take for the batch in hand."""
+BEGIN_PATIENCE_S: Final = 60.0
 AT_ONCE: Final = 8
 """So many partitions of a batch are entered at the same time: most of that is waiting for the device."""
 _PATIENCE_S: Final = 60.0
@@ -100,13 +102,16 @@ class PipelineQuery(ABC, Generic[Done]):
     # -- the query's life ----------------------------------------------------------------------------------------------
 
     def start(self, **trigger: Any) -> Self:
-        """`trigger` is what Spark's `trigger` takes, e.g. availableNow=True; without one, batch follows batch."""
+        """`trigger` is what Spark's `trigger` takes, e.g. availableNow=True; without one, batch follows batch. Returns
+        when the query has begun, so that others can be started."""
         with telling(self._path):
             Disk().make_directory(self._path)
         self._replayed_up_to = last_planned(self._checkpoint)
         rows = self._prepare(self._spark.readStream.format("holdfast").options(**self._given).load())
         writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", spark_path(self._checkpoint))
         self.query = (writer.trigger(**trigger) if trigger else writer).start()
+        if not await_begin(self.query, BEGIN_PATIENCE_S):
+            logger.warning("the query has not begun after %s s; going on", BEGIN_PATIENCE_S)
         return self
 
     def wait(self, timeout_s: int | None = None) -> bool:

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.servers import Server
+from tests.groups.world import make_topic
+from tests.spark.conftest import StartQuery
+from tests.spark.queries import RUNNER, processes
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+
+def test_a_query_that_has_begun_has_its_reader(server: Server, start_query: StartQuery, topic: str) -> None:
+    make_topic(server, topic, 1)
+    before = processes(RUNNER)
+
+    start_query()  # and `await_begin`
+
+    assert len(processes(RUNNER) - before) == 1
