@@ -24,6 +24,8 @@ from tests.unit.coordinator.scene import Consumer
 
 REBALANCE: Final = ErrorCode.REBALANCE_IN_PROGRESS
 UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
+LONG_MS: Final = 600_000
+"""A session that is still running when everything else has happened."""
 
 
 def share(*partitions: int, topic: str = "t") -> bytes:
