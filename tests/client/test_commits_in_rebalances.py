@@ -68,4 +68,4 @@ def test_nothing_is_processed_twice_whenever_a_commit_falls_into_a_rebalance(
 def outcome_of_a_commit(worker: Worker) -> str:
     """Of the first that is made from now on. It makes one at a time: the end of each follows its announcement."""
     made = len(worker.told("committing"))
-    return eventually(lambda: worker.told("committed", "refused")[made:], f"another commit of {worker}")[0].kind
+    return eventually(lambda: worker.told("committed", "refused")[made:], "another commit", of=worker)[0].kind

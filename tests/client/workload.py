@@ -68,7 +68,7 @@ class Worker(Application):
 
     def await_end(self) -> None:
         """It ends by itself."""
-        eventually(lambda: not self.is_alive, f"the end of {self}")
+        eventually(lambda: not self.is_alive, "the end", of=self)
 
     def kill(self) -> None:
         if self._process.is_alive():
@@ -132,7 +132,7 @@ class Workload:
             held = sorted(partition for share in shares for partition in share)
             return held == list(range(PARTITIONS)) and max(sizes) - min(sizes) <= 1
 
-        eventually(look, f"{PARTITIONS} partitions shared by {workers}")
+        eventually(look, f"{PARTITIONS} shared partitions", of=workers)
 
     def await_rest(self, *workers: Worker) -> None:
         """They share the work, and no rebalance is under way any more: a member that stops now can commit.
@@ -153,15 +153,16 @@ class Workload:
                 at_rest = stored == held and admin.describe_group(self._group).state == "Stable"
             return at_rest and time.monotonic() - since > REST_S
 
-        eventually(look, f"{workers} at rest")
+        eventually(look, "the rest", of=workers)
 
     def await_progress(self, within_s: float = DEADLINE_S) -> None:
         """A record of each partition that is not written yet when this is called has been processed."""
         beyond = self._next
         eventually(
             lambda: min(self._processed().values()) >= beyond,
-            f"{beyond} processed by {self.workers} and {self.others}",
+            f"{beyond} processed",
             within_s,
+            of=[*self.workers, *self.others],
         )
 
     def await_commits(self, workers: Sequence[Worker], beyond: Sequence[int]) -> None:
@@ -170,7 +171,7 @@ class Workload:
         def look() -> bool:
             return all(len(one.told("committed")) > count for one, count in zip(workers, beyond, strict=True))
 
-        eventually(look, f"new commits by {workers}")
+        eventually(look, "new commits", of=workers)
 
     def _processed(self) -> dict[int, int]:
         """The highest number, by partition."""
@@ -233,8 +234,9 @@ class Workload:
             ends = {partition: count - 1 for partition, count in self.acknowledged.items()}
             eventually(
                 lambda: self._processed() == ends,
-                f"everything up to {ends} processed by {self.workers} and {self.others}",
+                f"everything up to {ends} processed",
                 within_s,
+                of=[*self.workers, *self.others],
             )
             everybody: list[Application] = [*self.workers, *self.others]
             for one in everybody:

@@ -72,7 +72,7 @@ class SparkApp(Application):
         return self._process.poll() is None
 
     def await_start(self) -> None:
-        eventually(lambda: self.told("started"), f"the queries of {self}", PATIENCE_S)
+        eventually(lambda: self.told("started"), "the queries", PATIENCE_S, of=self)
 
     def processes(self, what: str) -> list[int]:
         """Of all that belong to the application, those whose command line has this in it."""
@@ -99,7 +99,7 @@ def _signal(pid: int) -> None:
 def guest(workload: Workload, name: str, session_ms: int = 2_000) -> Worker:
     """A plain consumer that comes into the group and gets a share."""
     worker = workload.start(name, strategy="cooperative-sticky", session_timeout_ms=session_ms)
-    eventually(lambda: worker.owned, f"a share for {worker}", PATIENCE_S)
+    eventually(lambda: worker.owned, "a share", PATIENCE_S, of=worker)
     return worker
 
 
@@ -133,13 +133,19 @@ class Stage:
         hold = self._directory / "hold"
         hold.touch()
         try:
-            eventually(lambda: self.app.told("held"), f"a batch of {self.app}", PATIENCE_S)
+            eventually(lambda: self.app.told("held"), "a batch", PATIENCE_S, of=self.app)
             yield
         finally:
             hold.unlink()
 
     def _one_of(self, what: str) -> int:
-        return self._chance.choice(eventually(lambda: self.app.processes(what), f"{what} of {self.app}"))
+        return self._chance.choice(eventually(lambda: self.app.processes(what), what, of=self.app))
+
+    def _start_after(self, processes: list[int]) -> None:
+        """Another application, when nothing of the last one is left."""
+        gone = "the end of its processes"
+        eventually(lambda: not [pid for pid in processes if command_line(pid)], gone, PATIENCE_S, of=self.app)
+        self.app = self.start()
 
     def reader(self) -> None:
         _signal(self._one_of("python_streaming_source_runner"))
@@ -156,15 +162,13 @@ class Stage:
         left = descendants(self.app._process.pid)
         with self._in_a_batch():
             end_child(self.app._process, signal.SIGKILL, PATIENCE_S)
-        eventually(lambda: not [pid for pid in left if command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S)
-        self.app = self.start()
+        self._start_after(left)
 
     def java(self) -> None:
         left = descendants(self.app._process.pid)
         _signal(self._one_of("org.apache.spark.deploy.SparkSubmit"))
         end_child(self.app._process, signal.SIGKILL, PATIENCE_S)
-        eventually(lambda: not [pid for pid in left if command_line(pid)], f"nothing of {self.app} is left", PATIENCE_S)
-        self.app = self.start()
+        self._start_after(left)
 
 
 def offsets_never_go_back(stored: list[Commit]) -> None:

@@ -10,10 +10,13 @@ DEADLINE_S = 60.0
 _POLL_INTERVAL_S = 0.02
 
 
-def eventually(look: Callable[[], T], what: str, within_s: float = DEADLINE_S) -> T:
-    """Call ``look`` until it returns something true and return that; fail, naming ``what``, when time is up."""
+def eventually(look: Callable[[], T], what: str, within_s: float = DEADLINE_S, *, of: object = None) -> T:
+    """Call ``look`` until it returns something true and return that; fail, naming ``what``, when time is up. ``of`` is
+    shown as it is then: in ``what`` it would be as it was in the beginning."""
     deadline = time.monotonic() + within_s
     while not (seen := look()):
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}; last seen: {seen!r}"
+        if time.monotonic() >= deadline:
+            shown = "" if of is None else f" of {of!r}"
+            raise AssertionError(f"not within {within_s} s: {what}{shown}; last seen: {seen!r}")
         time.sleep(_POLL_INTERVAL_S)
     return seen
