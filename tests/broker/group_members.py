@@ -14,6 +14,7 @@ from holdfast.wire.apis.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from holdfast.wire.apis.join_groups import JoinGroupsMember
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from holdfast.wire.apis.list_groups import ListGroupsRequest
 from holdfast.wire.apis.metadata import MetadataRequest
@@ -57,6 +58,11 @@ Protocols = Sequence[tuple[str, bytes]]
 def partitions(*indexes: int) -> bytes:
     """An assignment of these partitions of `orders`."""
     return encode_assignment(Assignment([TopicPartitions("orders", list(indexes))]))
+
+
+def batch_entry(instance_id: str | None, member_id: str = "") -> JoinGroupsMember:
+    """Of a JoinGroups request."""
+    return JoinGroupsMember(member_id, instance_id, [JoinGroupRequestProtocol(name, said) for name, said in RANGE])
 
 
 class WireMember(WireClient):

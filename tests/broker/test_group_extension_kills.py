@@ -14,10 +14,21 @@ from holdfast.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from holdfast.wire.apis.join_groups import JOIN_GROUPS, JoinGroupsRequest
+from holdfast.wire.apis.sync_group import AssignmentFailure, SyncGroupRequest, SyncGroupRequestAssignment
 from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
+from tests.broker import group_kills
 from tests.broker.group_kills import GROUP, NONE, Check, Teller, Told, kill_everywhere, two_members
-from tests.broker.group_members import SYNC_VERSION, WireMember, described, partitions, wait_until_loaded
+from tests.broker.group_members import (
+    SESSION_MS,
+    SYNC_VERSION,
+    WireMember,
+    batch_entry,
+    described,
+    partitions,
+    wait_for_state,
+    wait_until_loaded,
+)
 from tests.broker.wire_client import WireClient
 from tests.support.eventually import eventually
 
@@ -105,6 +116,26 @@ def test_members_are_announced_and_cancelled(flush: str, data_path: Path) -> Non
 
 
 @pytest.mark.parametrize("flush", ["os", "always"])
+def test_a_registration_ends_by_itself(flush: str, data_path: Path) -> None:
+    """Whether it was over before the kill or not, it is afterwards."""
+
+    def act(teller: Teller) -> None:
+        with WireClient(teller.address) as client:
+            answer = client.ask(AddMembersToGroupRequest(GROUP, ["c"], wait_ms=100), 0)
+            assert [result.error_code for result in answer.results] == [NONE]
+            eventually(lambda: not extensions(client).expected, "the end of the registration")
+
+    def check(address: tuple[str, int], told: Told) -> None:
+        with WireClient(address) as client:
+            wait_until_loaded(client)
+            eventually(lambda: not extensions(client).expected, "the end of the registration")
+        group_kills.check(address, told)
+
+    points = kill_everywhere(data_path, two_members, act, flush, check=check)
+    assert points >= 6  # its record and the one that takes it back
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
 def test_announced_members_are_taken_in(flush: str, data_path: Path) -> None:
     facts = Facts()
 
@@ -158,6 +189,84 @@ def test_a_standby_takes_over(flush: str, data_path: Path) -> None:
 
     points = kill_everywhere(data_path, a_standby, act, flush, check=checked_by(facts))
     assert points >= 3
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_the_target_is_raised_and_lowered(flush: str, data_path: Path) -> None:
+    facts = Facts()
+
+    def act(teller: Teller) -> None:
+        facts.begin()
+        facts.target = [2]
+        with WireClient(teller.address) as client, WireMember(teller.address, GROUP, "s") as standby:
+            assert standby.join().error_code == NONE
+            assert standby.sync().assignment == EMPTY_ASSIGNMENT
+            set_target(client, facts, 3)
+            # then it is taken in
+            members = [teller.member("a"), teller.member("b"), standby]
+            for member in members:
+                wait_for_state(client, GROUP, "PreparingRebalance")
+                member.send_join()
+            assert [member.joined().error_code for member in members] == [NONE] * 3
+            teller.told.generation = standby.generation
+            plan = {member.member_id: partitions(number) for number, member in enumerate(members)}
+            for member in members:
+                member.send_sync(plan if member.leader == member.member_id else None)
+            assert [member.synced().assignment for member in members] == list(plan.values())
+            facts.epoch = extensions(client).assignment_epoch
+            set_target(client, facts, 1)
+            # then only the first is left
+            assert [member.heartbeat() for member in members] == [REBALANCE_IN_PROGRESS, *[UNKNOWN_MEMBER_ID] * 2]
+
+    def check(address: tuple[str, int], told: Told) -> None:
+        checked_by(facts)(address, told)
+        with WireClient(address) as client:
+            target, state = extensions(client).target_size, described(client, GROUP)
+            assert len(state.members) <= target or state.group_state == "PreparingRebalance", "nobody lets them go"
+
+    points = kill_everywhere(data_path, a_standby, act, flush, check=check)
+    assert points >= 12  # two targets, a generation and its assignment
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_several_join_in_one_request(flush: str, data_path: Path) -> None:
+    def act(teller: Teller) -> None:
+        told = teller.told
+        told.assigned.clear()
+        told.members_in_flight |= {"c", "d"}
+        with WireClient(teller.address) as process, WireClient(teller.address) as client:
+            batch = [batch_entry("c"), batch_entry("d")]
+            process.send(JoinGroupsRequest(GROUP, SESSION_MS, SESSION_MS, "consumer", batch), 0)
+            for name in ("a", "b"):
+                wait_for_state(client, GROUP, "PreparingRebalance")
+                teller.member(name).send_join()
+            results = process.receive(JOIN_GROUPS, 0)[1].results
+            assert [result.error_code for result in results] == [NONE, NONE]
+            told.generation = results[0].generation_id
+            told.members |= {name: result.member_id for name, result in zip("cd", results, strict=True)}
+            told.members_in_flight.clear()
+
+    assert kill_everywhere(data_path, two_members, act, flush) >= 3
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_a_leader_cannot_assign(flush: str, data_path: Path) -> None:
+    """Nothing of the generation that came to nothing is left; those who were in it are members still."""
+
+    def act(teller: Teller) -> None:
+        teller.join("a", "b")
+        leader, follower = teller.member("a"), teller.member("b")
+        assert leader.leader == leader.member_id
+        follower.send_sync()
+        failure = AssignmentFailure(7, "no")
+        identity = (leader.generation, leader.member_id, "a", "consumer", "range")
+        answer = leader.ask(SyncGroupRequest(GROUP, *identity, failure=failure), SYNC_VERSION)
+        assert answer.error_code == follower.synced().error_code == REBALANCE_IN_PROGRESS
+        teller.join("a", "b")
+        assert leader.leader == follower.member_id, "the other one may try"
+        teller.sync("a", "b")
+
+    assert kill_everywhere(data_path, two_members, act, flush) >= 9
 
 
 @pytest.mark.parametrize("flush", ["os", "always"])

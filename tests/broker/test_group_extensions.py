@@ -17,14 +17,13 @@ from holdfast.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from holdfast.wire.apis.join_group import JoinGroupRequestProtocol
 from holdfast.wire.apis.join_groups import JOIN_GROUPS, JoinGroupsMember, JoinGroupsRequest
 from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
 from tests.broker.group_broker import GroupBroker
 from tests.broker.group_members import (
-    RANGE,
     SESSION_MS,
     WireMember,
+    batch_entry,
     described,
     form,
     partitions,
@@ -122,13 +121,9 @@ def test_configs_that_make_no_sense(
         assert message in told
 
 
-def entry(instance_id: str | None, member_id: str = "") -> JoinGroupsMember:
-    return JoinGroupsMember(member_id, instance_id, [JoinGroupRequestProtocol(name, said) for name, said in RANGE])
-
-
 def test_many_members_join_in_one_request(tmp_path: Path) -> None:
     with GroupBroker(tmp_path) as broker, WireClient(broker.address) as client:
-        request = JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", [entry(str(n)) for n in range(100)])
+        request = JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", [batch_entry(str(n)) for n in range(100)])
         results = client.ask(request, 0).results
 
         assert {(result.error_code, result.generation_id) for result in results} == {(NONE, 1)}
@@ -151,7 +146,7 @@ def test_announced_members_that_join_in_one_request_do_not_wait_for_each_other(t
         share_out(one)
         client.ask(AddMembersToGroupRequest("g", ["a", "b"]), 0)
 
-        client.send(JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", [entry("a"), entry("b")]), 0)
+        client.send(JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", [batch_entry("a"), batch_entry("b")]), 0)
         eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS, "the rebalance began")
         one.send_join()
 
