@@ -55,7 +55,8 @@ def section(result: Result) -> list[str]:
         " same load on each server, uncounted. The bare echo is an `asyncio.BufferedProtocol` on uvloop that splits"
         " frames and writes fixed bytes of the length of Holdfast's reply, once for all frames of a read: what this"
         " event loop can do at best. The target is for single requests; pipelined ones show what is the cost of a"
-        " request alone, without the system calls around it."
+        " request alone, without the system calls around it: that is about half of what lies between Holdfast and the"
+        " echo, and the limit is Python."
         f" A reply has {sizes[HOLDFAST]} bytes from Holdfast, {sizes[ECHO]} from the echo and {sizes[KAFKA]} from"
         " Kafka, which has more APIs to name. Load and server share the machine's cores."
     )
