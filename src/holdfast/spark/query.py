@@ -133,7 +133,9 @@ class Query:
             self._share.join(self._options.topics)
 
     def _warn_of_short_session(self, planned_ms: int | None) -> None:
-        if not self._options.instance_ids:
+        """Before the query joins: a seat that is gone can still be seen to be."""
+        ids, group_id = self._options.instance_ids, self._options.group_id
+        if not ids or group_id is None:
             return
         session_s = self._configs[0].membership.session_timeout_ms / 1000
         if planned_ms is None:
@@ -141,7 +143,7 @@ class Query:
             return
         was = restarts.away(planned_ms, _now_ms(), driver_age_s())
         if was is not None:
-            restarts.warn_after_restart(was, session_s)
+            restarts.warn_after_restart(was, session_s, lambda: restarts.is_any_gone(self._network, group_id, ids))
 
     def _metadata(self) -> Metadata:
         topics = self._options.topics

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import time
+from dataclasses import replace
 
 import pytest
 
 from holdfast.spark import query as running
+from holdfast.spark.offsets import Progress
 from holdfast.spark.options import stream_options
 from holdfast.spark.query import Query
 from holdfast.spark.restarts import Away, away, warn_after_restart
+from tests.support.spark_engine import Killed, Point
+from tests.support.spark_world import SOON_MISSED, World
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"}
+SEAT = {"kafka.group.instance.id": "spark-1"}
+GIVEN_AWAY, MORE_THAN_HALF = "its seat was given away meanwhile", "more than half of it"
 
 
 @pytest.mark.parametrize(
@@ -35,24 +41,27 @@ def test_a_batch_of_the_future_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "said"),
+    ("was", "is_gone", "said"),
     [
-        (
-            Away(85, 95),
-            "kafka.session.timeout.ms is 60 s, but this query was away for 85 s at least: its seat was given",
-        ),
-        (Away(85, 90_000), "was away for 85 s at least"),  # it had nothing to read for a day; but this is known
-        (Away(25, 95), None),  # perhaps there was nothing to read before a quick restart
-        (Away(0, 90_000), None),
-        (Away(4_000, 4_000), None),  # stopped on purpose
-        (Away(31, 40), "kafka.session.timeout.ms is 60 s, and this restart took at least 31 s, more than half of it"),
-        (Away(60, 95), "more than half of it"),
-        (Away(30, 40), None),
+        (Away(25, 95), True, "kafka.session.timeout.ms is 60 s, but this query was away for about 95 s"),
+        (Away(0, 61), True, GIVEN_AWAY),
+        (Away(85, 90_000), True, "was away for about 85 s"),  # it had nothing to read for a day; but this is known
+        (Away(25, 95), False, None),  # nothing to read before a quick restart
+        (Away(0, 59), True, None),  # the group was deleted, or the seat is a new one
+        (Away(25, 90_000), True, None),  # stopped on purpose
+        (Away(4_000, 4_000), True, None),
+        (Away(31, 40), False, "kafka.session.timeout.ms is 60 s, and this restart took at least 31 s"),
+        (Away(31, 95), False, MORE_THAN_HALF),
+        (Away(30, 40), False, None),
+        (Away(0, 40), False, None),
+        (Away(61, 95), False, None),  # whatever happened, the seat has waited
     ],
 )
-def test_what_is_told_of_a_restart(caplog: pytest.LogCaptureFixture, was: Away, said: str | None) -> None:
+def test_what_is_told_of_a_restart(
+    caplog: pytest.LogCaptureFixture, was: Away, is_gone: bool, said: str | None
+) -> None:
     with caplog.at_level(logging.WARNING):
-        warn_after_restart(was, 60.0)
+        warn_after_restart(was, 60.0, lambda: is_gone)
 
     assert len(caplog.messages) == (said is not None)
     assert (said or "") in caplog.text
@@ -84,15 +93,38 @@ def test_before_the_first_start_the_age_of_the_driver_is_all_that_is_known(
     query.close()
 
 
-@pytest.mark.parametrize(("age_s", "warned"), [(25.0, True), (9.0, False), (31.0, False)])
-def test_a_query_that_is_started_again_goes_by_its_last_batch_and_its_driver(
-    age_s: float, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A driver that is older than the last batch has had both lives of the query."""
-    monkeypatch.setattr(running, "driver_age_s", lambda: age_s)
-    query = Query(stream_options({**OPTIONS, "kafka.group.instance.id": "i", "kafka.session.timeout.ms": "20000"}))
+@pytest.mark.parametrize("point", [Point.COMMITTED, Point.PLANNED])
+def test_a_query_that_comes_back_after_its_session_says_so_once(world: World, point: Point) -> None:
+    world.make_topic(2, each=5)
+    first = world.query(SEAT | SOON_MISSED)
+    with pytest.raises(Killed):
+        first.trigger(point)
+    # when the seat has been given away
+    world.await_nobody()
+    second = world.query(SEAT | SOON_MISSED, first.checkpoint)
+    second.run_until_idle()
 
-    query._warn_of_short_session(time.time_ns() // 1_000_000 - 30_000)
+    # then
+    assert second.reader.log_text().count("kafka.session.timeout.ms is 3 s, but this query was away for about") == 1
+    assert "was away" not in first.reader.log_text()
 
-    assert ("kafka.session.timeout.ms is 20 s, but this query was away for 25 s at least" in caplog.text) is warned
-    query.close()
+
+def test_a_query_that_had_nothing_to_read_for_long_and_finds_its_seat_says_nothing(world: World) -> None:
+    # given a query that planned its last batch five minutes ago, by its checkpoint, and was killed just now
+    world.make_topic(2, each=5)
+    options = SEAT | {"kafka.session.timeout.ms": "60000"}
+    first = world.query(options)
+    assert first.trigger() is not None
+    first.kill()
+    planned = Progress.from_json(json.loads(first.checkpoint.offsets[-1]))
+    assert planned.planned_ms is not None
+    idle = replace(planned, planned_ms=planned.planned_ms - 300_000)
+    first.checkpoint.offsets[-1] = json.dumps(idle.to_json())
+
+    # when
+    second = world.query(options, first.checkpoint)
+    second.run_until_idle()
+
+    # then
+    assert world.instance_ids() == {"spark-1"}
+    assert GIVEN_AWAY not in second.reader.log_text()
