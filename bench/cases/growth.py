@@ -126,7 +126,8 @@ def section(result: Result) -> list[str]:
         " until all are shared. A rebalance is a generation in the ledger, or a revocation at the follower that had"
         " the most of them and was not called, whichever is more; on Apache Kafka, which keeps no ledger, the latter."
         " librdkafka's members rejoin by themselves when a topic grows: an eager one with what it had, which is a"
-        " pause of its own and no rebalance, a cooperative one as with another subscription, which is one."
+        " pause of its own, counted here as a revocation; a cooperative one as with another subscription, which is a"
+        " rebalance for all."
     )
     shown = (
         ("rebalances", "rebalances"),

@@ -148,10 +148,8 @@ def test_members_that_are_away_keep_their_seats_if_somebody_who_has_a_share_is_t
     assert bench.extensions().waiting == [newcomer.id]
 
 
-def test_a_standby_hears_at_once_of_a_rebalance_for_which_nobody_else_is_there() -> None:
-    """A topic grew while the only member, which did not know that it led, was dead: nobody would have come."""
-    # given a static member that does not know that it leads, and a standby
-    bench = Bench()
+def one_that_does_not_know_that_it_leads(bench: Bench) -> Consumer:
+    """Given: a group whose target is one, which is a static member that has restarted."""
     bench.topics["t"] = 1
     first = worker(bench, "L", 0, session_ms=LONG_MS, version=5)
     stable(first)
@@ -159,6 +157,14 @@ def test_a_standby_hears_at_once_of_a_rebalance_for_which_nobody_else_is_there()
     leader.join()
     leader.sync()
     bench.configure(target_size=1)
+    return leader
+
+
+def test_a_standby_hears_at_once_of_a_rebalance_for_which_nobody_else_is_there() -> None:
+    """A topic grew while the only member, which did not know that it led, was dead: nobody would have come."""
+    # given a static member that does not know that it leads, and a standby
+    bench = Bench()
+    leader = one_that_does_not_know_that_it_leads(bench)
     bench.configure(standby_takeover_ms=2_000)
     standby = worker(bench, "S", 0, session_ms=LONG_MS)
     seated(standby)
@@ -178,13 +184,7 @@ def test_a_standby_hears_at_once_of_a_rebalance_for_which_nobody_else_is_there()
 def test_a_standby_is_asked_when_nobody_came_to_the_join_phase() -> None:
     """As long as the connection of a paused process is open, nobody knows that it is not there."""
     bench = Bench()
-    bench.topics["t"] = 1
-    first = worker(bench, "L", 0, session_ms=LONG_MS, version=5)
-    stable(first)
-    leader = first.restarted(client=connection())
-    leader.join()
-    leader.sync()
-    bench.configure(target_size=1)
+    one_that_does_not_know_that_it_leads(bench)
     standby = worker(bench, "S", 0, session_ms=LONG_MS)
     seated(standby)
     bench.topic_grew("t", 2)
