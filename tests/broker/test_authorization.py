@@ -11,6 +11,7 @@ import pytest
 from holdfast.broker.security.acls import Operation
 from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from holdfast.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from holdfast.wire.apis.cancel_registration import CancelRegistrationRequest
 from holdfast.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from holdfast.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -24,6 +25,7 @@ from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from holdfast.wire.apis.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from holdfast.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from holdfast.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
@@ -336,10 +338,9 @@ def test_alter_configs(world: World, incremental: bool) -> None:
 
 
 ANY, MATCH, LITERAL = 1, 2, 3
-SECURITY_DISABLED = 54
 
 
-def test_acls_are_shown_to_who_may_describe_the_cluster_and_changed_by_nobody(world: World) -> None:
+def test_acls_are_described_and_changed_by_those_who_may_do_so_to_the_cluster(world: World) -> None:
     everything = DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
     alices, admins = both(world, everything, 3)
     assert (alices.error_code, alices.resources) == (CLUSTER_REFUSED, [])
@@ -353,11 +354,20 @@ def test_acls_are_shown_to_who_may_describe_the_cluster_and_changed_by_nobody(wo
     creation = CreateAclsRequest([AclCreation(TOPIC, HERS, LITERAL, "User:alice", "*", 2, 3)])
     deletion = DeleteAclsRequest([DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)])
     for request, results in ((creation, "results"), (deletion, "filter_results")):
-        alices, admins = both(world, request, 3)
-        (hers,), (admins_one,) = getattr(alices, results), getattr(admins, results)
+        (hers,) = getattr(world.alice.ask(request, 3), results)
         assert hers.error_code == CLUSTER_REFUSED
-        assert admins_one.error_code == SECURITY_DISABLED and "holdfast users" in admins_one.error_message
-    assert world.admin.ask(everything, 3).resources
+    assert world.admin.ask(everything, 3).resources == admins.resources, "nothing has changed"
+
+
+def test_scram_credentials_are_described_and_changed_by_those_who_may_do_so_to_the_cluster(world: World) -> None:
+    alices, admins = both(world, DescribeUserScramCredentialsRequest(None), 0)
+    assert (alices.error_code, alices.results) == (CLUSTER_REFUSED, [])
+    assert {one.user for one in admins.results} == set(PASSWORDS)
+
+    deletion = ScramCredentialDeletion("bob", 1)
+    (refused,) = world.alice.ask(AlterUserScramCredentialsRequest([deletion]), 0).results
+    assert (refused.user, refused.error_code) == ("bob", CLUSTER_REFUSED)
+    assert world.admin.ask(DescribeUserScramCredentialsRequest(None), 0) == admins, "nothing has changed"
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from confluent_kafka import Consumer
 
 from holdfast import Admin
 from holdfast.broker.security.acls import Operation
+from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.error_codes import ErrorCode
-from tests.broker.guarded_broker import LISTENERS, MECHANISMS, PASSWORDS, GuardedBroker, user_acl
+from tests.broker.guarded_broker import LISTENERS, MECHANISMS, PASSWORDS, GuardedBroker, authenticate, user_acl
 from tests.broker.wire_client import batch
 from tests.clients.client import Record
 from tests.clients.java_client import JVM_OPTIONS, SOURCE
@@ -38,6 +39,7 @@ _PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _ACLS = "org.apache.kafka.tools.AclCommand"
+_CONFIGS = "kafka.admin.ConfigCommand"
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +130,27 @@ def test_kafkas_own_tool_shows_the_acls(broker: GuardedBroker, tmp_path: Path) -
     shown = kafka_tool(_ACLS, "--bootstrap-server", broker.at("BOTH"), "--command-config", config, "--list")
     assert f"resourceType=TOPIC, name={TOPIC}, patternType=LITERAL" in shown
     assert "principal=User:alice, host=*, operation=READ, permissionType=ALLOW" in shown
+
+
+def test_kafkas_own_tools_add_a_user_and_grant_it_a_topic(broker: GuardedBroker, tmp_path: Path) -> None:
+    config = properties(broker, tmp_path, "admin", "SCRAM-SHA-512")
+    at = ("--bootstrap-server", broker.at("BOTH"), "--command-config", config)
+    granted = ("--allow-principal", "User:dave", "--operation", "Read", "--topic", TOPIC)
+
+    kafka_tool(
+        _CONFIGS, *at, "--alter", "--entity-type", "users", "--entity-name", "dave",
+        "--add-config", "SCRAM-SHA-256=[password=daves]",
+    )  # fmt: skip
+    kafka_tool(_ACLS, *at, "--add", *granted)
+    described = kafka_tool(_CONFIGS, *at, "--describe", "--entity-type", "users", "--entity-name", "dave")
+
+    assert "SCRAM-SHA-256=iterations=4096" in described
+    with broker.connect() as dave:
+        assert authenticate(dave, "dave", "daves", "SCRAM-SHA-256").error_code == 0
+        assert dave.ask(MetadataRequest([MetadataRequestTopic(name=TOPIC)]), 9).topics[0].error_code == 0
+        kafka_tool(_ACLS, *at, "--remove", "--force", *granted)
+        refused = dave.ask(MetadataRequest([MetadataRequestTopic(name=TOPIC)]), 9).topics[0].error_code
+    assert refused == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 # -- who is kept out, all in one JVM -----------------------------------------------------------------------------------

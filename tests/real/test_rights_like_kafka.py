@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from holdfast.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from holdfast.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from holdfast.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from holdfast.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
@@ -17,6 +18,7 @@ from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
 from holdfast.wire.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest
 from holdfast.wire.apis.describe_acls import DescribeAclsRequest
+from holdfast.wire.apis.describe_client_quotas import DescribeClientQuotasRequest, QuotaComponent
 from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
@@ -315,6 +317,8 @@ REQUESTS: list[tuple[str, Any, int]] = [
     ("describe ACLs", DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3),
     ("create ACLs", CreateAclsRequest([AclCreation(2, "t-hidden", 3, "User:alice", "*", 2, 3)]), 3),
     ("delete ACLs", DeleteAclsRequest([DeleteAclsFilter(1, None, 1, None, None, 1, 1)]), 3),
+    ("describe quotas", DescribeClientQuotasRequest([QuotaComponent("user", 2, None)]), 1),
+    ("alter users", AlterUserScramCredentialsRequest([ScramCredentialDeletion("alice", 1)]), 0),
 ]
 
 NAMING = ("name", "topic", "group_id", "key", "resource_name", "member_id", "resource_type", "partition_index")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.security.doorway import DOORWAY
 from holdfast.broker.security.tls import Tls
 from holdfast.broker.security.user_desk import UserDesk
-from holdfast.broker.security.users import UsersFileError
+from holdfast.broker.security.users import Users, UsersFileError
 from holdfast.broker.tls_connection import TlsConnection
 from holdfast.broker.topics import Topics, TopicsFileError
 from holdfast.log import DataDirectory, LogError
@@ -69,6 +69,7 @@ class Broker:
         self.handlers: Mapping[int, Handler] = HANDLERS
         self.doorway: Mapping[int, Handler] = DOORWAY
         self._looking_after_files: asyncio.Task[None] | None = None
+        self._editing_users = asyncio.Lock()
 
     # -- what handlers ask for -----------------------------------------------------------------------------------------
 
@@ -287,11 +288,26 @@ class Broker:
             await asyncio.to_thread(tls.reload)
         if desk is None:
             return
-        users = await asyncio.to_thread(desk.read_again)
-        if users is None:
-            return
-        gone = desk.replace(users)
+        async with self._editing_users:
+            read = await asyncio.to_thread(desk.read_again)
+            gone = frozenset[str]() if read is None else desk.replace(read)
+        self._end_outdated(gone)
+
+    async def edit_users(self, change: Callable[[Users], Users], asked_by: Connection) -> bool:
+        """Changes the users file and goes by it from then on. Raises UsersFileError; then nothing has changed.
+
+        Returns whether `asked_by` must be closed after its reply, because the password of its own user has changed.
+        """
+        assert self.users is not None
+        async with self._editing_users:
+            gone = self.users.replace(await asyncio.to_thread(self.users.edit, change))
+        self._end_outdated(gone, but=asked_by)
+        return asked_by.principal in gone
+
+    def _end_outdated(self, gone: frozenset[str], but: Connection | None = None) -> None:
         for connection in tuple(self._connections) if gone else ():
+            if connection is but:
+                continue
             if connection.principal in gone:
                 connection.close(f"{connection.principal} was removed, or has another password")
             elif connection.exchange is not None:

@@ -17,6 +17,11 @@ from holdfast.broker.guards._guarding import (
 )
 from holdfast.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from holdfast.wire.apis.alter_configs import ALTER_CONFIGS, AlterConfigsResourceResponse
+from holdfast.wire.apis.alter_user_scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from holdfast.wire.apis.create_acls import CREATE_ACLS, AclCreationResult, CreateAclsResponse
 from holdfast.wire.apis.create_partitions import (
     CREATE_PARTITIONS,
@@ -32,7 +37,12 @@ from holdfast.wire.apis.delete_topics import (
     DeleteTopicState,
 )
 from holdfast.wire.apis.describe_acls import DESCRIBE_ACLS, DescribeAclsResponse
+from holdfast.wire.apis.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasResponse
 from holdfast.wire.apis.describe_configs import DESCRIBE_CONFIGS, DescribeConfigsResponse, DescribeConfigsResult
+from holdfast.wire.apis.describe_user_scram_credentials import (
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    DescribeUserScramCredentialsResponse,
+)
 from holdfast.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlterConfigsResourceResponse,
@@ -187,6 +197,13 @@ def _alter(
     return then(asking.go_on(resources=allowed), with_refusals)
 
 
+@guards(DESCRIBE_CLIENT_QUOTAS)
+def describe_client_quotas(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.DESCRIBE_CONFIGS):
+        return asking.go_on()
+    return DescribeClientQuotasResponse(error_code=CLUSTER_REFUSED, error_message=MESSAGES[CLUSTER_REFUSED])
+
+
 # -- ACLs --------------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +231,26 @@ def delete_acls(asking: Asking) -> Any:
         filter_results=[
             DeleteAclsFilterResult(CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED]) for _ in asking.request.filters
         ]
+    )
+
+
+# -- SCRAM credentials -------------------------------------------------------------------------------------------------
+
+
+@guards(DESCRIBE_USER_SCRAM_CREDENTIALS)
+def describe_user_scram_credentials(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.DESCRIBE):
+        return asking.go_on()
+    return DescribeUserScramCredentialsResponse(error_code=CLUSTER_REFUSED, error_message=MESSAGES[CLUSTER_REFUSED])
+
+
+@guards(ALTER_USER_SCRAM_CREDENTIALS)
+def alter_user_scram_credentials(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.ALTER):
+        return asking.go_on()
+    names = dict.fromkeys(one.name for one in (*asking.request.deletions, *asking.request.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(name, CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED]) for name in names]
     )
 
 

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]  # it has no types
 
-from holdfast.broker.security.scram import SCRAM_MECHANISMS, Credential
+from holdfast.broker.security.decoys import PLAIN
+from holdfast.broker.security.scram import Credential
 
 FindCredential = Callable[[str, str], Credential]
-"""(mechanism, user) → the user's credential, or nobody's."""
+"""(mechanism, user) → the user's credential, or a decoy. For PLAIN: the strongest hash that the user has."""
 ComparePassword = Callable[[Credential, str], Awaitable[bool]]
 """Whether the credential is of the password. Takes a while, off the event loop."""
 
-PLAIN: Final = "PLAIN"
 _PLAIN_REFUSED: Final = "Authentication failed: Invalid username or password"
 MAX_SCRAM_BYTES: Final = 1024
 """The longest name that there can be, with each of its signs escaped, a nonce and a proof. Names are prepared for
@@ -57,8 +57,8 @@ class PlainExchange(Exchange):
 
     async def answer(self, token: bytes) -> Answer:
         username, password = _parse_plain(token)
-        # The strongest hash that we have of it. The iterations take some ten milliseconds of a processor.
-        if not await self._compare(self._find(SCRAM_MECHANISMS[-1], username), password):
+        # The iterations take some ten milliseconds of a processor.
+        if not await self._compare(self._find(PLAIN, username), password):
             raise AuthenticationFailed(_PLAIN_REFUSED, "invalid user or password")
         return Answer(b"", username)
 

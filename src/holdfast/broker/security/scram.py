@@ -21,7 +21,7 @@ MOST_ITERATIONS: Final = 1_000_000
 """The most that our own client accepts: about a second of its time."""
 DEFAULT_ITERATIONS: Final = 16_384
 """The most that Kafka's own tools set: some ten milliseconds of a client with each connection."""
-_SALT_BYTES: Final = 24
+SALT_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,20 @@ class Credential:
 
 
 def make_credential(mechanism: str, password: str, iterations: int = DEFAULT_ITERATIONS) -> Credential:
-    salt = secrets.token_bytes(_SALT_BYTES)
+    salt = secrets.token_bytes(SALT_BYTES)
     return Credential(mechanism, iterations, salt, *_keys(mechanism, password, salt, iterations))
 
 
-def decoy_credential(mechanism: str, username: str, secret: bytes, iterations: int) -> Credential:
-    """Nobody's: for a user who is not there, so that a stranger is asked the same as if he were, and each time."""
-    name = HASHES[mechanism]
-    marked = f"{mechanism}\0{username}".encode()
-    salt = hmac.digest(secret, b"salt\0" + marked, "sha256")[:_SALT_BYTES]
-    unknowable = secrets.token_bytes(hashlib.new(name).digest_size)
-    return Credential(mechanism, iterations, salt, unknowable, unknowable)
+def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> Credential:
+    """From what AlterUserScramCredentials carries: the client has salted and iterated the password itself (KIP-554)."""
+    return Credential(mechanism, iterations, salt, *_keys_of(mechanism, salted_password))
 
 
 def _keys(mechanism: str, password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
+    return _keys_of(mechanism, hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations))
+
+
+def _keys_of(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
     name = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     return hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name)

@@ -8,10 +8,11 @@ from time import monotonic
 from typing import Final
 
 from holdfast.broker.security.acls import CLUSTER_NAME, OPERATIONS, Acl, AclTable, Operation, ResourceType
+from holdfast.broker.security.decoys import Decoys
 from holdfast.broker.security.password_turns import PasswordTurns
-from holdfast.broker.security.scram import Credential, decoy_credential
+from holdfast.broker.security.scram import Credential
 from holdfast.broker.security.settings import SecuritySettings
-from holdfast.broker.security.users import Users, UsersFileError, read_users
+from holdfast.broker.security.users import Users, UsersFileError, edit_users, read_users
 from holdfast.broker.security.watching import WatchedFiles
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,20 @@ TOLD_IN_A_SECOND: Final = 100
 """Refusals that are written to the log; the others of that second are counted. One request can name thousands."""
 
 Question = tuple[str, str, Operation, ResourceType, str]
+
+
+class Prepared:
+    """A users file with what is looked up in it. For a long file this takes a while: not for the event loop."""
+
+    def __init__(self, users: Users, settings: SecuritySettings) -> None:
+        self.users = users
+        self.acls = tuple(sorted(users.acls))
+        self.decoys = Decoys(users.credentials, users.decoy_secret)
+        self.table = AclTable(
+            users.acls,
+            (*users.super_users, *settings.super_users),
+            allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        )
 
 
 class UserDesk:
@@ -41,21 +56,15 @@ class UserDesk:
         """Refusals that are in the log: one line for each, however often it is tried."""
         self._second = 0
         self._told_in_it = 0
-        self._take(read_users(self._path))
+        self._in_force = self.prepared(read_users(self._path))
         self._warn()
 
-    def _take(self, users: Users) -> None:
-        self._users = users
-        self._usual_iterations = users.usual_iterations
-        self._table = AclTable(
-            users.acls,
-            (*users.super_users, *self._settings.super_users),
-            allow_everyone_if_no_acl_found=self._settings.allow_everyone_if_no_acl_found,
-        )
-        self._forget()
+    def prepared(self, users: Users) -> Prepared:
+        return Prepared(users, self._settings)
 
     def _warn(self) -> None:
-        if not (self._users.acls or self._users.super_users or self._settings.super_users):
+        users = self._in_force.users
+        if not (users.acls or users.super_users or self._settings.super_users):
             logger.warning(
                 "%s grants nothing to anybody: nobody can do anything until `holdfast users grant` or a super user",
                 self._path,
@@ -67,36 +76,48 @@ class UserDesk:
     def changed(self) -> bool:
         return self._watched.changed
 
-    def read_again(self) -> Users | None:
+    def read_again(self) -> Prepared | None:
         """The file as it is now; None if it cannot be used. Reads a file: not for the event loop."""
         self._watched.look()
         try:
-            return read_users(self._path)
+            return self.prepared(read_users(self._path))
         except UsersFileError as error:
             logger.error("%s; users and ACLs that were read before stay in force", error)
             return None
 
-    def replace(self, users: Users) -> frozenset[str]:
-        """Goes by these users from now on. Returns the principals who are not there any more, or have a new password:
-        whoever is connected as one of them came in by what does not hold any longer."""
-        before = self._users.credentials
-        gone = frozenset(f"User:{name}" for name, had in before.items() if users.credentials.get(name) != had)
-        self._take(users)
+    def edit(self, change: Callable[[Users], Users]) -> Prepared:
+        """The file with the change, which is on disk. Not for the event loop. Raises UsersFileError."""
+        return self.prepared(edit_users(self._path, change))
+
+    def replace(self, prepared: Prepared) -> frozenset[str]:
+        """Goes by these users from now on. Returns the principals that were removed or have a new password:
+        connections that authenticated as one of them must not stay."""
+        before, users = self._in_force.users, prepared.users
+        if users == before:
+            return frozenset()
+        self._in_force = prepared
+        self._forget()
         logger.info("%s is in force: %d users, %d ACLs", self._path, len(users.credentials), len(users.acls))
-        return gone
+        return frozenset(
+            f"User:{name}" for name, had in before.credentials.items() if users.credentials.get(name) != had
+        )
 
     @property
-    def acls(self) -> frozenset[Acl]:
-        return self._users.acls
+    def users(self) -> Users:
+        return self._in_force.users
+
+    @property
+    def acls(self) -> tuple[Acl, ...]:
+        """Sorted."""
+        return self._in_force.acls
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def credential(self, mechanism: str, username: str) -> Credential:
-        """The user's, or nobody's: whoever asks cannot tell which."""
-        of_user = self._users.credentials.get(username, {})
-        return of_user.get(mechanism) or decoy_credential(
-            mechanism, username, self._users.decoy_secret, self._usual_iterations
-        )
+        """The user's, or that of nobody. The client cannot tell which: the decoy is made in either case, so that both
+        take the same time."""
+        decoy = self._in_force.decoys.credential(mechanism, username)
+        return self._in_force.users.credential(mechanism, username) or decoy
 
     def access(self, principal: str, host: str) -> Access:
         return Access(self, principal, host)
@@ -130,7 +151,7 @@ class UserDesk:
         """For what is asked only to know what to show."""
         answer = self._answers.get(question)
         if answer is None:
-            answer = self._table.allows(*question)
+            answer = self._in_force.table.allows(*question)
             if len(question[-1]) <= LONGEST_REMEMBERED:
                 if len(self._answers) >= REMEMBERED:
                     self._forget()
@@ -142,7 +163,7 @@ class UserDesk:
         self._told.clear()
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
-        return self._table.allows_any(principal, host, operation, kind)
+        return self._in_force.table.allows_any(principal, host, operation, kind)
 
 
 class Access:

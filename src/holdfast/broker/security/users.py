@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fcntl
 import json
 import os
 import secrets
 import stat
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.broker.security.acls import OPERATIONS, Acl, Operation, PatternType, Permission, ResourceType, host_of
+from holdfast.broker.security.decoys import PLAIN, strongest
 from holdfast.broker.security.scram import (
-    DEFAULT_ITERATIONS,
     FEWEST_ITERATIONS,
     MOST_ITERATIONS,
     SCRAM_MECHANISMS,
@@ -32,7 +33,11 @@ VERSION: Final = 1
 OWNER_ONLY: Final = 0o600
 MAX_NAME: Final = 200
 """Characters of a user's name. A token of SCRAM that holds it is bounded, too."""
-_FEWEST_SALT_BYTES: Final = 12
+FEWEST_SALT_BYTES: Final = 12
+MAX_USERS: Final = 10_000
+MAX_ACLS: Final = 10_000
+"""Up to here clients can fill the file, by AlterUserScramCredentials and CreateAcls. It is written whole for each
+change, and an authorization goes through the ACLs of its kind of resource."""
 
 
 class UsersFileError(Exception):
@@ -51,11 +56,9 @@ class Users:
     """From it comes what is told to those who ask for a user who is not there: the same at each time, and after
     each restart, so that nobody learns who is."""
 
-    @property
-    def usual_iterations(self) -> int:
-        """Those that most users have."""
-        counts = Counter(one.iterations for of_user in self.credentials.values() for one in of_user.values())
-        return max(counts, key=lambda iterations: (counts[iterations], iterations), default=DEFAULT_ITERATIONS)
+    def credential(self, mechanism: str, name: str) -> Credential | None:
+        of_user = self.credentials.get(name, {})
+        return strongest(of_user) if mechanism == PLAIN else of_user.get(mechanism)
 
     def with_user(self, name: str, password: str, iterations: int) -> Users:
         refuse_name(name)
@@ -93,8 +96,12 @@ def refuse_name(name: str) -> None:
 def read_users(path: Path) -> Users:
     try:
         with open(path, "rb") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o007:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o007:
                 raise UsersFileError(f"the users file {path} is open to everybody on this machine: chmod 600 it")
+            if mode & 0o020:
+                # A member of the group could make itself a super user.
+                raise UsersFileError(f"the users file {path} can be written by its group: chmod 640 or 600 it")
             content = file.read()
     except OSError as error:
         raise UsersFileError(f"cannot read the users file {path}: {error.strerror}") from None
@@ -104,19 +111,45 @@ def read_users(path: Path) -> Users:
         raise UsersFileError(f"the users file {path} is damaged: {type(error).__name__}: {error}") from None
 
 
-def write_users(path: Path, users: Users) -> None:
-    """Replaces the file as a whole; whoever reads finds the old content or the new. Only its owner can read it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    text = json.dumps(_tree(users), indent=1) + "\n"
+def edit_users(path: Path, change: Callable[[Users], Users], *, create: bool = False) -> Users:
+    """The file with the change. Commands and brokers edit one at a time, so that none undoes another's change."""
+    with _locked(path):
+        before = Users() if create and not path.exists() else read_users(path)
+        after = change(before)
+        if after != before or not path.exists():
+            write_users(path, after)
+    return after
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The directory is locked, because the file itself is replaced."""
     try:
+        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsersFileError(f"cannot use the directory {path.parent}: {error.strerror}") from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def write_users(path: Path, users: Users) -> None:
+    """Replaces the file as a whole: a reader finds the old content or the new. Only its owner can read it."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    data = (json.dumps(_tree(users), indent=1) + "\n").encode()
+    try:
+        disk.unlink(temporary)  # a kill may have left one
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY)
         try:
-            with open(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
+            try:
+                disk.write_at(fd, [data], 0)
                 os.fsync(fd)
+            finally:
+                os.close(fd)
             _keep_owner(path, temporary)
-            temporary.replace(path)
+            disk.rename(temporary, path)
             disk.sync_directory(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
@@ -133,7 +166,7 @@ def _keep_owner(path: Path, temporary: Path) -> None:
         return
     if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
         os.chown(temporary, before.st_uid, before.st_gid)
-    temporary.chmod(stat.S_IMODE(before.st_mode) & 0o660)
+    temporary.chmod(stat.S_IMODE(before.st_mode) & 0o640)
 
 
 def _users(tree: Any) -> Users:
@@ -160,7 +193,7 @@ def _credential(mechanism: str, tree: Any) -> Credential:
     found = Credential(
         mechanism, int(tree["iterations"]), _bytes(tree["salt"]), _bytes(tree["stored_key"]), _bytes(tree["server_key"])
     )
-    if not FEWEST_ITERATIONS <= found.iterations <= MOST_ITERATIONS or len(found.salt) < _FEWEST_SALT_BYTES:
+    if not FEWEST_ITERATIONS <= found.iterations <= MOST_ITERATIONS or len(found.salt) < FEWEST_SALT_BYTES:
         raise ValueError(f"{found.iterations} iterations and a salt of {len(found.salt)} bytes")
     return found
 

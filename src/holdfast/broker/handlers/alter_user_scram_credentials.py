@@ -1,0 +1,143 @@
+"""AlterUserScramCredentials (KIP-554): passwords of the users file, set and deleted over the wire.
+
+The client sends the salted and iterated password. From it the keys are derived that SCRAM's server keeps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import new as new_hash
+from typing import TYPE_CHECKING, Final
+
+from holdfast.broker.dispatch import Refused, RequestContext, handles
+from holdfast.broker.handlers._users_file import edit
+from holdfast.broker.security.scram import (
+    DEFAULT_ITERATIONS,
+    FEWEST_ITERATIONS,
+    HASHES,
+    SCRAM_MECHANISMS,
+    Credential,
+    credential_of,
+)
+from holdfast.broker.security.users import FEWEST_SALT_BYTES, MAX_USERS, Users, UsersFileError, refuse_name
+from holdfast.wire.apis.alter_user_scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from holdfast.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from holdfast.broker.server import Broker
+
+MECHANISMS: Final[Mapping[int, str]] = dict(enumerate(SCRAM_MECHANISMS, 1))
+"""By Kafka's numbers."""
+NO_USERS_FILE: Final = "No users.file is configured."
+MOST_ITERATIONS: Final = DEFAULT_ITERATIONS
+"""The most that Kafka accepts here."""
+MAX_SALT_BYTES: Final = 256
+
+Credentials = dict[str, dict[str, Credential]]
+
+
+@handles(ALTER_USER_SCRAM_CREDENTIALS)
+async def alter_user_scram_credentials(
+    broker: Broker, request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> object:
+    if broker.users is None:
+        return _refusal(request, ErrorCode.SECURITY_DISABLED, NO_USERS_FILE)
+    results: list[AlterUserScramCredentialsResult] = []
+
+    def change(users: Users) -> Users:
+        credentials: Credentials = {name: dict(of_user) for name, of_user in users.credentials.items()}
+        results.extend(_alter(credentials, request))
+        return replace(users, credentials=credentials)
+
+    response = AlterUserScramCredentialsResponse(results=results)
+    return await edit(broker, context, change, response, lambda code, message: _refusal(request, code, message))
+
+
+def _alter(
+    credentials: Credentials, request: AlterUserScramCredentialsRequest
+) -> list[AlterUserScramCredentialsResult]:
+    """One result for each user that the request names, as from Kafka."""
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    times = Counter(one.name for one in changes)
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    for one in changes:
+        if one.name in results:
+            continue
+        try:
+            _check(one)
+            if isinstance(one, ScramCredentialDeletion):
+                _check_exists(credentials, one)
+            if times[one.name] > 1:
+                message = "A user credential cannot be altered twice in the same request"
+                raise Refused(ErrorCode.DUPLICATE_RESOURCE, message)
+            _apply(credentials, one)
+        except Refused as refused:
+            results[one.name] = AlterUserScramCredentialsResult(one.name, refused.code, refused.message)
+        else:
+            results[one.name] = AlterUserScramCredentialsResult(one.name, ErrorCode.NONE, None)
+    return list(results.values())
+
+
+def _check(one: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+    if not one.name:
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if one.mechanism not in MECHANISMS:
+        raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+
+def _check_exists(credentials: Credentials, deletion: ScramCredentialDeletion) -> None:
+    if MECHANISMS[deletion.mechanism] not in credentials.get(deletion.name, {}):
+        raise Refused(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+
+
+def _apply(credentials: Credentials, one: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+    mechanism = MECHANISMS[one.mechanism]
+    if isinstance(one, ScramCredentialUpsertion):
+        made = _credential(one, mechanism)
+        if one.name not in credentials and len(credentials) >= MAX_USERS:
+            raise _unacceptable(f"there are {MAX_USERS} users already, the most that a broker keeps")
+        credentials.setdefault(one.name, {})[mechanism] = made
+        return
+    del credentials[one.name][mechanism]
+    if not credentials[one.name]:
+        # What was granted to the name stays, as in Kafka; `holdfast users remove` takes it back as well.
+        del credentials[one.name]
+
+
+def _credential(wanted: ScramCredentialUpsertion, mechanism: str) -> Credential:
+    try:
+        refuse_name(wanted.name)
+    except UsersFileError as error:
+        raise _unacceptable(str(error)) from None
+    if wanted.iterations < FEWEST_ITERATIONS:
+        raise _unacceptable("Too few iterations")
+    if wanted.iterations > MOST_ITERATIONS:
+        raise _unacceptable("Too many iterations")
+    if not FEWEST_SALT_BYTES <= len(wanted.salt) <= MAX_SALT_BYTES:
+        raise _unacceptable(f"a salt has {FEWEST_SALT_BYTES} to {MAX_SALT_BYTES} bytes, not {len(wanted.salt)}")
+    size = new_hash(HASHES[mechanism]).digest_size
+    if len(wanted.salted_password) != size:
+        raise _unacceptable(f"a salted password of {mechanism} has {size} bytes, not {len(wanted.salted_password)}")
+    return credential_of(mechanism, bytes(wanted.salt), bytes(wanted.salted_password), wanted.iterations)
+
+
+def _unacceptable(message: str) -> Refused:
+    return Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
+
+
+def _refusal(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str
+) -> AlterUserScramCredentialsResponse:
+    names = dict.fromkeys([one.name for one in request.deletions] + [one.name for one in request.upsertions])
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(name, code, message) for name in names]
+    )
