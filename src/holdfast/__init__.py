@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from holdfast.extras import CLIENT, needed_for
 from holdfast.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ _HOMES = {
     "WorkerPool": "holdfast.client.worker_pool",
 }
 
-_OF_THE_CLIENT = ("confluent_kafka", "numpy")
-
 __all__ = [
     "Admin",
     "Assignor",
@@ -48,9 +47,5 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    try:
+    with needed_for(f"holdfast.{name}", CLIENT):
         return getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
-        if error.name not in _OF_THE_CLIENT:
-            raise
-        raise ImportError(f"holdfast.{name} needs {error.name}: pip install 'holdfast[client]'") from error

@@ -34,7 +34,8 @@ class HoldfastBroker:
     """Context manager around one broker.
 
     ``settings`` become ``--set name=value``. Without ``directory`` everything lives in a temporary directory that
-    goes with the broker; a given one is kept. ``file_limit`` is how many files the process may have open.
+    goes with the broker; a given one is kept. ``file_limit`` is how many files the process may have open,
+    ``python`` the interpreter that runs it.
     """
 
     def __init__(
@@ -42,9 +43,11 @@ class HoldfastBroker:
         settings: Mapping[str, str] | None = None,
         directory: Path | None = None,
         file_limit: int | None = None,
+        python: str = sys.executable,
     ) -> None:
         self._settings = dict(settings or {})
         self._file_limit = file_limit
+        self._python = python
         self._directory_is_ours = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="holdfast-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -138,7 +141,7 @@ class HoldfastBroker:
         serve = ["serve", "--listen", f"{host}:{port}", "--data", str(self.data_dir)]
         for name, value in self._settings.items():
             serve += ["--set", f"{name}={value}"]
-        command = [sys.executable, "-m", "holdfast.cli.main", *serve]
+        command = [self._python, "-m", "holdfast.cli.main", *serve]
         if self._file_limit is None:
             return command
         return ["sh", "-c", f'ulimit -n {self._file_limit} && exec "$@"', "sh", *command]

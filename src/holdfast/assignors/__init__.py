@@ -6,7 +6,11 @@ assignor("sticky")
 CopartitionedAssignor(groups=[["orders", "payments"]], rest="roundrobin")
 """
 
-from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from holdfast.assignors.copartitioned import CopartitionedAssignor
 from holdfast.assignors.interface import (
     NO_GENERATION,
@@ -21,7 +25,11 @@ from holdfast.assignors.range import RangeAssignor
 from holdfast.assignors.redundant import RedundantAssignor
 from holdfast.assignors.registry import ASSIGNORS, UnknownAssignor, assignor
 from holdfast.assignors.roundrobin import RoundRobinAssignor
-from holdfast.assignors.sticky import StickyAssignor
+from holdfast.extras import CLIENT, needed_for
+
+if TYPE_CHECKING:
+    from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor as CooperativeStickyAssignor
+    from holdfast.assignors.sticky import StickyAssignor as StickyAssignor
 
 __all__ = [
     "ASSIGNORS",
@@ -41,3 +49,17 @@ __all__ = [
     "UnknownAssignor",
     "assignor",
 ]
+
+_IN_ARRAYS: Final = {
+    "CooperativeStickyAssignor": "holdfast.assignors.cooperative_sticky",
+    "StickyAssignor": "holdfast.assignors.sticky",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """These two need numpy, which `Admin` and `Member` do without: docs/decisions/0010."""
+    home = _IN_ARRAYS.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needed_for(f"{__name__}.{name}", CLIENT):
+        return getattr(import_module(home), name)

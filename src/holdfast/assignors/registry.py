@@ -6,20 +6,32 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Final
 
-from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
 from holdfast.assignors.copartitioned import CopartitionedAssignor
 from holdfast.assignors.interface import Assignor
 from holdfast.assignors.rack_aware import RackAwareAssignor
 from holdfast.assignors.range import RangeAssignor
 from holdfast.assignors.redundant import RedundantAssignor
 from holdfast.assignors.roundrobin import RoundRobinAssignor
-from holdfast.assignors.sticky import StickyAssignor
+from holdfast.extras import CLIENT, needed_for
+
+
+def _sticky() -> Assignor:
+    with needed_for("the sticky assignor", CLIENT):
+        from holdfast.assignors.sticky import StickyAssignor
+    return StickyAssignor()
+
+
+def _cooperative_sticky() -> Assignor:
+    with needed_for("the cooperative-sticky assignor", CLIENT):
+        from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
+    return CooperativeStickyAssignor()
+
 
 ASSIGNORS: Final[dict[str, Callable[[], Assignor]]] = {
     "range": RangeAssignor,
     "roundrobin": RoundRobinAssignor,
-    "sticky": StickyAssignor,
-    "cooperative-sticky": CooperativeStickyAssignor,
+    "sticky": _sticky,
+    "cooperative-sticky": _cooperative_sticky,
     "copartitioned": CopartitionedAssignor,
     "redundant": RedundantAssignor,
     "rack-aware": RackAwareAssignor,

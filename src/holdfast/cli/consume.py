@@ -18,6 +18,7 @@ from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import name_and_value, seconds, whole_number
 from holdfast.cli.record_text import FIELDS, Write, record_json, template, template_option
 from holdfast.cli.stopping import Stopping
+from holdfast.extras import CLIENT
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -48,6 +49,7 @@ def add_command(commands: Commands) -> None:
         "With --group it is a member of the group: it shares the partitions with the other members and commits\n"
         "what it has printed. Ctrl-C ends it in good order.",
         needs="READ on the topic, and with --group on the group",
+        packages=CLIENT,
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", required=True, help="may be repeated")
     parser.add_argument("--group", metavar="GROUP", help="be a member of this group, and commit")
@@ -153,10 +155,7 @@ def _json_line(record: Any) -> bytes:
 def _as_member(
     options: argparse.Namespace, _topics: Sequence[TopicDescription]
 ) -> Iterator[tuple[Read, Callable[[], bool]]]:
-    try:
-        from holdfast import Consumer
-    except ImportError as error:
-        raise CommandFailed(str(error)) from error
+    from holdfast import Consumer
 
     config = {"auto.offset.reset": "earliest" if options.from_beginning else "latest"} | _QUIET
     config |= client_settings(options) | dict(options.sets) | {"group.id": options.group}
@@ -173,10 +172,7 @@ def _alone(
     options: argparse.Namespace, topics: Sequence[TopicDescription]
 ) -> Iterator[tuple[Read, Callable[[], bool]]]:
     """Every partition that there is now, from an offset that is known before the first record is read."""
-    try:
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
-    except ImportError as error:
-        raise CommandFailed("consume reads records through confluent-kafka: pip install 'holdfast[client]'") from error
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     settings = client_settings(options)
     settings.pop("default.api.timeout.ms", None)

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_USAGE
+from holdfast.extras import MissingExtra
 
 
 class CommandFailed(Exception):
@@ -42,7 +43,7 @@ def report(options: argparse.Namespace, error: Exception) -> int:
     if isinstance(error, UsageError | ConfigError):
         say(options.prog, error)
         return EXIT_USAGE
-    if isinstance(error, CommandFailed | HoldfastError):
+    if isinstance(error, CommandFailed | HoldfastError | MissingExtra):
         say(options.prog, told(options, error))
         return EXIT_FAILED
     raise error

@@ -13,6 +13,7 @@ from holdfast.cli.errors import CommandFailed, report
 from holdfast.cli.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from holdfast.cli.parsing import Parser, Run
 from holdfast.cli.streams import give_up_stdout, open_closed_streams
+from holdfast.extras import check_installed
 from holdfast.version import VERSION
 
 COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "pipeline", "users", "completion")
@@ -51,6 +52,7 @@ def _run(options: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no failure
     try:
+        check_installed("this command", options.packages)
         code = run(options)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -61,9 +61,11 @@ def add_command(
     details: str = "",
     *,
     needs: str = "",
+    packages: Sequence[str] = (),
 ) -> argparse.ArgumentParser:
     """A command to run. `summary` stands in the list of commands; each example is a line to paste. `needs` is told to a
-    user whom the broker refuses: the rights that he lacks, e.g. "READ on the group"."""
+    user whom the broker refuses: the rights that he lacks, e.g. "READ on the group". `packages` are those that an extra
+    brings and without which the command does not run (holdfast.extras)."""
     parser = commands.add_parser(
         name,
         help=summary,
@@ -72,7 +74,7 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=run, prog=parser.prog, needs=needs)
+    parser.set_defaults(run=run, prog=parser.prog, needs=needs, packages=tuple(packages))
     return parser
 
 

@@ -41,6 +41,7 @@ def add_command(commands: Commands) -> None:
             "orders.txt",
         ],
         needs="WRITE on the topic",
+        packages=("confluent_kafka",),
     )
     parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="what to read (default: stdin)")
     parser.add_argument("--topic", metavar="TOPIC", required=True, help="where to write to")
@@ -168,10 +169,7 @@ class Sending:
 
 
 def _producer(options: argparse.Namespace, settings: dict[str, Any]) -> Any:
-    try:
-        from confluent_kafka import KafkaException, Producer
-    except ImportError as error:
-        raise CommandFailed("produce sends records through confluent-kafka: pip install 'holdfast[client]'") from error
+    from confluent_kafka import KafkaException, Producer
 
     wait_ms = int(options.timeout * 1000)
     config = {

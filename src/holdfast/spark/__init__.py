@@ -7,6 +7,7 @@
 
 from typing import Any
 
+from holdfast.extras import SPARK, needed_for
 from holdfast.spark.starting import await_begin
 
 _PIPELINES = ("Enrich", "ForensicsRules", "Land", "compact", "forensics", "read_landed", "read_totals")
@@ -26,7 +27,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Only when it is asked for: every task on every executor imports this package.
     if name in _PIPELINES:
-        from holdfast.spark import pipelines
+        with needed_for(f"holdfast.spark.{name}", SPARK):
+            from holdfast.spark import pipelines
 
         return getattr(pipelines, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.client.config import truth
 from holdfast.client.errors import HoldfastError
+from holdfast.extras import SPARK, needed_for
 from holdfast.spark.columns import columns
 from holdfast.spark.complaints import in_one_sentence
-from holdfast.spark.options import batch_options, check_names, stream_options
+
+with needed_for('format("holdfast")', SPARK):
+    from holdfast.spark.options import batch_options, check_names, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

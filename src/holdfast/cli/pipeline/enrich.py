@@ -12,6 +12,7 @@ from holdfast.cli.parsing import add_command as add
 from holdfast.cli.pipeline.query import add_query_options, checked_source, trigger, until_it_ends
 from holdfast.cli.pipeline.spark import session
 from holdfast.cli.stopping import Stopping
+from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -34,6 +35,7 @@ def add_command(commands: Commands) -> None:
         "Several of them share the topics through the group. The totals belong to the partition: whoever owns it next\n"
         "goes on with them, and each record counts once, whoever is killed. With an instance id a restart loads none\n"
         "of them. Ctrl-C or SIGTERM ends it when the batch in hand is counted.",
+        packages=SPARK,
     )
     counting = parser.add_argument_group("what is counted (expressions of Spark over the columns of the source)")
     counting.add_argument("--key", metavar="EXPRESSION", default="key", help="by what (default: key)")

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli.errors import CommandFailed
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json_line, print_table
 from holdfast.cli.parsing import CommaList, whole_number
 from holdfast.cli.parsing import add_command as add
+from holdfast.extras import CLIENT
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,6 +38,7 @@ def add_command(commands: Commands) -> None:
             "holdfast pipeline enrich-show --path totals --key anna --json",
         ],
         "Those with the highest counts come first. It needs no Spark, and those who count may go on meanwhile.",
+        packages=(*CLIENT, "pyarrow"),
     )
     parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the state")
     parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="may be repeated (default: all)")
@@ -71,12 +72,10 @@ def _tell_what_was_dropped(versions: Sequence[Version]) -> None:
 
 
 def _state(options: argparse.Namespace) -> tuple[StateStore, Settings, list[Version]]:
-    try:
-        from holdfast.spark.pipelines.disk import shared_path
-        from holdfast.spark.pipelines.enrich.reading import versions_of
-        from holdfast.spark.pipelines.enrich.store import StateStore
-    except ImportError as error:
-        raise CommandFailed("the totals are in Arrow: pip install 'holdfast[spark]'") from error
+    from holdfast.spark.pipelines.disk import shared_path
+    from holdfast.spark.pipelines.enrich.reading import versions_of
+    from holdfast.spark.pipelines.enrich.store import StateStore
+
     store = StateStore(shared_path(options.path, "state"))
     return store, *versions_of(store, options.topic)
 

@@ -13,6 +13,7 @@ from holdfast.cli.output import Cell, print_json, print_table, shown
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import seconds, whole_number
 from holdfast.cli.pipeline.spark import add_spark_options, session
+from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -49,6 +50,7 @@ def add_command(commands: Commands) -> None:
         ],
         "Reads __group_ledger and __consumer_offsets, of Holdfast or (offsets alone) of Apache Kafka, and joins no\n"
         "group. Writes tables (Parquet), a page with a timeline of owners (HTML) and figures (JSON).",
+        packages=SPARK,
     )
     parser.add_argument("--out", metavar="DIRECTORY", required=True, help="for the report; an earlier one is replaced")
     parser.add_argument(

@@ -12,6 +12,7 @@ from holdfast.cli.parsing import add_command as add
 from holdfast.cli.pipeline.query import add_query_options, checked_source, trigger, until_it_ends
 from holdfast.cli.pipeline.spark import session
 from holdfast.cli.stopping import Stopping
+from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -32,6 +33,7 @@ def add_command(commands: Commands) -> None:
         ],
         "Several of them share the topics through the group and write to the same table; each record stands in it\n"
         "once, whoever is killed. Ctrl-C or SIGTERM ends it when the batch in hand is landed.",
+        packages=SPARK,
     )
     add_query_options(parser, "table", "land")
 

@@ -12,6 +12,7 @@ from holdfast.cli.output import print_json
 from holdfast.cli.parsing import CommaList, seconds, whole_number
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.pipeline.spark import add_spark_options, session
+from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -28,6 +29,7 @@ def add_command(commands: Commands) -> None:
         ["holdfast pipeline land-compact --path lake", "holdfast pipeline land-compact --path lake --topic orders"],
         "Files of dates that are over become larger ones; what no manifest lists is deleted after the grace time.\n"
         "Writers and readers may go on meanwhile.",
+        packages=SPARK,
     )
     parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the table")
     parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="may be repeated (default: all)")

@@ -38,11 +38,9 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def session(options: argparse.Namespace) -> Iterator[SparkSession]:
     """Ends with the block."""
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise CommandFailed("pipelines run on Spark: pip install 'holdfast[spark]'") from error
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every error too, with its stack
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are whatever `python3` is
     builder = SparkSession.builder.appName(options.prog.replace(" ", "-")).master(options.master)
