@@ -99,6 +99,8 @@ class Membership:
                 times.append(self._heartbeat_due)
             if self.phase is Phase.JOINING and Question.JOIN not in self._outstanding:
                 times.append(max(self._joins.until, self._assignor.until))
+            if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding:
+                times.append(self._joins.until)
             if self._commits.waiting and not self._commits.sent:
                 times.append(self._commit_retries.until)
         return max(now, min(times))
@@ -286,9 +288,7 @@ class Membership:
             case Question.LEAVE:
                 self._effects.append(Left())  # said once, heard or not: the session's end says the same
             case Question.SYNC:
-                self._forget_coordinator(now)
-                if self.phase is Phase.SYNCING:
-                    self._enter(Phase.JOINING)
+                self._sync_unanswered(now)
             case Question.RESYNC:
                 self._forget_coordinator(now)
                 if self.phase is Phase.STABLE and asked.seat == self.seat:
@@ -403,7 +403,9 @@ class Membership:
         match answers.SYNC.get(code, Action.FATAL):
             case Action.REJOIN:
                 self._enter(Phase.JOINING)
-            case Action.REDISCOVER:
+            case Action.RETRY:
+                self._joins.failed(now)
+            case Action.REDISCOVER:  # Apache Kafka's new coordinator has no generation without an assignment
                 self._forget_coordinator(now)
                 self._enter(Phase.JOINING)
             case Action.FORGET_MEMBER:
@@ -415,6 +417,14 @@ class Membership:
             case _:
                 self._refuse("the coordinator gives this member no assignment", code)
 
+    def _sync_unanswered(self, now: int) -> None:
+        """The client-side assignment document, failure steps 3 and 4: the SyncGroup is sent again once the coordinator
+        is found, and nobody rejoins. Java's client rejoins. A coordinator that has lost the generation, as Apache
+        Kafka's does when it fails before the assignment is stored, refuses the second SyncGroup."""
+        self._forget_coordinator(now)
+        if self.phase is Phase.SYNCING and self._report is not None:
+            self._enter(Phase.JOINING)  # there is no assignment to wait for
+
     def _synced(self, response: Any, now: int) -> None:
         seat = self.seat
         expected = (self.settings.protocol_type, seat.protocol)
@@ -423,6 +433,7 @@ class Membership:
             self._refuse("the group agreed on another protocol", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
         self._reason = ""
+        self._joins.succeeded()
         self._assignor.succeeded()
         self._heard_from_coordinator(now)
         self._enter(Phase.STABLE)
@@ -638,7 +649,7 @@ class Membership:
         if may_join and now >= max(self._joins.until, self._assignor.until):
             join = requests.join_group(settings, seat, instance_id, self._protocols, self._reason)
             self._send(Question.JOIN, Lane.JOINS, join, settings.join_timeout_ms)
-        if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding:
+        if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding and now >= self._joins.until:
             asks = SyncExtensions(failure=self._report) if self.has_extensions else None
             sync = requests.sync_group(settings, seat, instance_id, self._assignments, asks)
             self._send(Question.SYNC, Lane.JOINS, sync, settings.join_timeout_ms)
