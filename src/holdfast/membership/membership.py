@@ -42,8 +42,6 @@ FIRST_JOIN_WITH_INSTANCE_ID: Final = 5
 MOST_FAILURES_IN_A_ROW: Final = 3
 """Of the assignor, with no good generation in between: then others have had their turn, and it is this group's lot."""
 LONGEST_FAILURE: Final = 1_000
-UNKNOWN_TOPIC_FOR_MS: Final = 5_000
-"""A topic may be so new that the coordinator's broker has not heard of it; later than that it was deleted."""
 NEVER: Final = 1 << 62
 
 
@@ -65,6 +63,7 @@ class Membership:
         self._protocols: Sequence[tuple[str, bytes]] = ()
         self._assignments: Mapping[str, bytes] = {}
         self._report: AssignmentFailure | None = None
+        self._gives_up: str | None = None  # why, once the last report is answered
         self._resync_reason = ""
         self._reason = ""
         self._rejoin_wanted = False
@@ -157,11 +156,7 @@ class Membership:
         if self.phase is not Phase.LEADING or generation != self.seat.generation:
             self._effects.append(Left())
             return
-        if self.instance_id is None:
-            self._say_goodbye(self.seat.member_id, "the assignor failed")
-        self._fail(Failure(FailureKind.ASSIGNOR, message))
-        if Question.LEAVE not in self._outstanding:
-            self._effects.append(Left())
+        self._give_up_leading(message, leaves=self.instance_id is None)
 
     def report_failure(self, generation: int, fault: int, message: str, now: int) -> None:
         """The assignor failed. A coordinator that understands it is told why; this member joins again, and somebody
@@ -169,13 +164,22 @@ class Membership:
         if self.phase is not Phase.LEADING or generation != self.seat.generation:
             return
         self._assignor.failed(now)
-        if not self.has_extensions or self._assignor.failures >= MOST_FAILURES_IN_A_ROW:
+        is_last = self._assignor.failures >= MOST_FAILURES_IN_A_ROW
+        if not self.has_extensions or (is_last and self.coordinator is None):
             self.cannot_decide(generation, message)
             return
         self._assignments = {}
         self._report = AssignmentFailure(fault, message[:LONGEST_FAILURE])
+        self._gives_up = message if is_last else None
         self._enter(Phase.SYNCING)
         self._send_what_is_due(now)
+
+    def _give_up_leading(self, message: str, *, leaves: bool) -> None:
+        if leaves:
+            self._say_goodbye(self.seat.member_id, "the assignor failed")
+        self._fail(Failure(FailureKind.ASSIGNOR, message))
+        if Question.LEAVE not in self._outstanding:
+            self._effects.append(Left())
 
     def resync(self, generation: int, epoch: int, grown: Mapping[str, bytes], reason: str, now: int) -> None:
         """The leader adds to the shares of a group that stays as it is: of each member in `grown` this is all that it
@@ -379,7 +383,7 @@ class Membership:
         self._heard_from_coordinator(now)
         self._heartbeat_due = now + self.settings.heartbeat_interval_ms
         self.is_leader = response.leader == response.member_id
-        self._report = None
+        self._report = self._gives_up = None
         if self.is_leader:
             self._enter(Phase.LEADING)
             skip = response.skip_assignment
@@ -390,6 +394,11 @@ class Membership:
 
     def _sync_answered(self, response: Any, now: int) -> None:
         if self.phase is not Phase.SYNCING:
+            return
+        if self._gives_up is not None:
+            # Also a static member leaves: no assignment is kept for its return, and the others would wait for the end
+            # of its session.
+            self._give_up_leading(self._gives_up, leaves=True)
             return
         code = response.error_code
         if code == ErrorCode.NONE and self._report is None:
@@ -419,10 +428,13 @@ class Membership:
 
     def _sync_unanswered(self, now: int) -> None:
         """The client-side assignment document, failure steps 3 and 4: the SyncGroup is sent again once the coordinator
-        is found, and nobody rejoins. Java's client rejoins. A coordinator that has lost the generation, as Apache
-        Kafka's does when it fails before the assignment is stored, refuses the second SyncGroup."""
+        is found, and nobody rejoins. A coordinator that does not know the generation any more refuses it."""
         self._forget_coordinator(now)
-        if self.phase is Phase.SYNCING and self._report is not None:
+        if self.phase is not Phase.SYNCING or self._report is None:
+            return
+        if self._gives_up is not None:
+            self._give_up_leading(self._gives_up, leaves=False)
+        else:
             self._enter(Phase.JOINING)  # there is no assignment to wait for
 
     def _synced(self, response: Any, now: int) -> None:
@@ -546,7 +558,9 @@ class Membership:
                 # Otherwise it speaks of a rebalance in which we take part already: joining once more on its account
                 # would be a rebalance of its own, in which the next commit is refused just so.
                 self.rejoin("group is already rebalancing", now)
-        elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)) and not self._has_gone(codes, now):
+        elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)) and not self._commits.topics_are_gone(
+            codes.values(), now
+        ):
             self._retry_commits(actions, now)
         else:
             self._commit_retries.succeeded()
@@ -563,15 +577,6 @@ class Membership:
             return
         self._end_commits_sent(failures.commit_of_a_stranger(code), {})
         self._lose_the_seat(NO_SEAT if Action.FORGET_MEMBER in actions else seat.without_generation(), now)
-
-    def _has_gone(self, codes: Mapping[TopicPartition, int], now: int) -> bool:
-        """Whether what is left to wait for is topics, and they have been waited for."""
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if unknown not in codes.values():
-            return False
-        unknown_since = self._commits.unknown_since(now)
-        passing = {code for code in codes.values() if answers.COMMIT.get(code) in (Action.RETRY, Action.REDISCOVER)}
-        return passing == {unknown} and now - unknown_since >= UNKNOWN_TOPIC_FOR_MS
 
     def _retry_commits(self, actions: Mapping[Action, int], now: int) -> None:
         code = actions.get(Action.RETRY, actions.get(Action.REDISCOVER, 0))
