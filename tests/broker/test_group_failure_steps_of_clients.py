@@ -1,8 +1,8 @@
-"""The four failure steps of the client-side assignment document with whole clients: a group of confluent-kafka.
+"""The four failure steps of the client-side assignment document with whole clients: confluent-kafka's and Holdfast's.
 
 One member reads all of a topic when a second comes; the broker is killed at the step's point and another takes its
-place. librdkafka sends again what it got no answer to, so it does what the document says: who waited for a join joins
-again, who waited for a sync only syncs.
+place. Both clients send again what they got no answer to, so they do what the document says: a member that waited for a
+join joins again, a member that waited for a sync only syncs.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
+import holdfast
 from tests.broker.failure_scene import ALL, GROUP, KILLS, Scene
 from tests.broker.group_members import described
 from tests.broker.wire_client import WireClient, batch, produce_request
@@ -24,6 +28,12 @@ from tests.support.eventually import eventually
 
 SESSION_MS = 6_000
 """The shortest that brokers allow by default."""
+
+CLIENTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "confluent-kafka": confluent_kafka.Consumer,
+    "holdfast": holdfast.Consumer,
+}
+"""Both have the calls that are used here."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,8 @@ TOLD = {
 class Reader:
     """A consumer that polls in a thread of its own and writes down what it is given and what is taken from it."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._consumer = Consumer(
+    def __init__(self, make: Callable[[dict[str, Any]], Any], bootstrap: str) -> None:
+        self._consumer = make(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": GROUP,
@@ -82,15 +92,15 @@ class Reader:
                 self.read.append(message.value() or b"")
         self._consumer.close()
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, _: object, partitions: list[TopicPartition]) -> None:
         self.has = {partition.partition for partition in partitions}
         self.log.append(("assigned", self.has))
 
-    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, _: object, partitions: list[TopicPartition]) -> None:
         self.has = set()
         self.log.append(("revoked", {partition.partition for partition in partitions}))
 
-    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _lost(self, _: object, partitions: list[TopicPartition]) -> None:
         self.has = set()
         self.log.append(("lost", {partition.partition for partition in partitions}))
 
@@ -99,9 +109,9 @@ class Reader:
         self._thread.join(30)
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene[Reader]]:
-    started = Scene(tmp_path / "data", Reader)
+@pytest.fixture(params=CLIENTS)
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene[Reader]]:
+    started = Scene(tmp_path / "data", partial(Reader, CLIENTS[request.param]))
     yield started
     started.close()
 

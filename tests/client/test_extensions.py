@@ -27,8 +27,8 @@ from holdfast.wire.apis.join_groups import JOIN_GROUPS, JoinGroupsMember, JoinGr
 from holdfast.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
 from holdfast.wire.consumer_protocol import Subscription, encode_subscription
 from holdfast.wire.error_codes import ErrorCode
+from tests.client.consumers import PATIENCE_S, Watched, grow_topic, poll_until, share, watching
 from tests.client.consumers import QUICK as QUICK_MEMBERS
-from tests.client.consumers import Watched, grow_topic, poll_until, share, watching
 from tests.client.recording_wire import RecordingWire
 from tests.clients.servers import Server
 from tests.groups.world import ledger, make_topic
@@ -218,8 +218,40 @@ def test_a_member_that_is_alone_with_a_failing_assignor_gives_up(holdfast: Recor
         with pytest.raises(AssignorError, match="a mistake in this member's assignor"):
             poll_until(lambda: False, "an error", failing)
 
-        assert kinds(holdfast, group).count("assignment failed") == 2
+        assert kinds(holdfast, group).count("assignment failed") == 3
         eventually(lambda: "member left" in kinds(holdfast, group), "it leaves")
+
+
+def test_a_static_leader_that_gives_up_does_not_let_the_other_wait_for_its_session(
+    holdfast: Recorded, topic: str, group: str
+) -> None:
+    # given two static members that cannot assign, and sessions longer than this test
+    make_topic(holdfast.broker, topic)
+    members = [
+        watched(holdfast, group, [Failing()], group_instance_id=f"seat-{number}", session_timeout_ms=300_000)
+        for number in (1, 2)
+    ]
+    with watching(*members):
+        for one in members:
+            one.subscribe(topic)
+
+        # when both are polled until they give up
+        gone: list[Watched] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(gone) < 2:
+            assert time.monotonic() < deadline, f"{len(gone)} of 2 have given up: {kinds(holdfast, group)}"
+            for one in (one for one in members if one not in gone):
+                try:
+                    one.poll()
+                except AssignorError:
+                    gone.append(one)
+
+        # then each reported its last failure as well, and left
+        told = ledger(holdfast.broker, group)
+        failed = [one["instance_id"] for one in told if one["kind"] == "assignment failed"]
+        assert {name: failed.count(name) for name in failed} == {"seat-1": 3, "seat-2": 3}
+        eventually(lambda: kinds(holdfast, group).count("member left") == 2, "both leave")
+        assert "session expired" not in kinds(holdfast, group)
 
 
 def test_where_a_member_of_another_kind_fails_to_assign_the_other_does(holdfast: Recorded, group: str) -> None:

@@ -292,8 +292,10 @@ class GroupCoordinator:
         elif not request.group_id:
             refusal = ErrorCode.INVALID_GROUP_ID
         elif self.is_loading(request.group_id):
-            # Clients do not expect "loading" here; with this they join again, and then they wait.
-            refusal = ErrorCode.REBALANCE_IN_PROGRESS
+            # Kafka's clients do not expect "loading" here; with this they join again, and then they wait. Holdfast's
+            # own, which is the one that asks for the epoch, sends the SyncGroup again.
+            own = request.wants_epoch
+            refusal = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if own else ErrorCode.REBALANCE_IN_PROGRESS
         elif group is None or group.state is EMPTY:
             refusal = ErrorCode.UNKNOWN_MEMBER_ID
         if refusal is not None or group is None:

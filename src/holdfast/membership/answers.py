@@ -44,8 +44,9 @@ SYNC: Final[dict[int, Action]] = {
     E.UNKNOWN_MEMBER_ID: Action.FORGET_MEMBER,
     E.ILLEGAL_GENERATION: Action.FORGET_GENERATION,
     E.REBALANCE_IN_PROGRESS: Action.REJOIN,
-    # A broker says 27 while it loads, because Java's client knows no other answer; should one say it plainly:
-    E.COORDINATOR_LOAD_IN_PROGRESS: Action.REJOIN,
+    # Apache Kafka says 27 while it loads, because Java's client knows no other answer. Holdfast says it plainly to this
+    # client: the SyncGroup is sent again, and the generation goes on.
+    E.COORDINATOR_LOAD_IN_PROGRESS: Action.RETRY,
     E.FENCED_INSTANCE_ID: Action.FENCED,
 }
 HEARTBEAT: Final[dict[int, Action]] = {

@@ -7,14 +7,22 @@ somebody else's, and it fails instead of being sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Final
 
+from holdfast.membership import answers
+from holdfast.membership.answers import Action
 from holdfast.membership.requests import Offset
 from holdfast.membership.seat import Seat
+from holdfast.wire.error_codes import ErrorCode
 
 TopicPartition = tuple[str, int]
+
+RETRIED: Final = frozenset({Action.RETRY, Action.REDISCOVER})
+UNKNOWN_TOPIC_FOR_MS: Final = 5_000
+"""A topic may be so new that the coordinator's broker has not heard of it; later than that it was deleted."""
 
 
 @dataclass(slots=True)
@@ -57,7 +65,17 @@ class Commits:
             offsets.update(commit.offsets)
         return seat, offsets
 
-    def unknown_since(self, now: int) -> int:
+    def topics_are_gone(self, codes: Collection[int], now: int) -> bool:
+        """Whether, by these answers to what was sent, only topics are left to wait for, and they have been waited
+        for."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if unknown not in codes:
+            return False
+        since = self._unknown_since(now)
+        passing = {code for code in codes if answers.COMMIT.get(code) in RETRIED}
+        return passing == {unknown} and now - since >= UNKNOWN_TOPIC_FOR_MS
+
+    def _unknown_since(self, now: int) -> int:
         """The coordinator does not know a topic of what was sent: since when the first of it has heard that."""
         for commit in self.sent:
             commit.unknown_since = now if commit.unknown_since is None else commit.unknown_since

@@ -42,8 +42,6 @@ FIRST_JOIN_WITH_INSTANCE_ID: Final = 5
 MOST_FAILURES_IN_A_ROW: Final = 3
 """Of the assignor, with no good generation in between: then others have had their turn, and it is this group's lot."""
 LONGEST_FAILURE: Final = 1_000
-UNKNOWN_TOPIC_FOR_MS: Final = 5_000
-"""A topic may be so new that the coordinator's broker has not heard of it; later than that it was deleted."""
 NEVER: Final = 1 << 62
 
 
@@ -65,6 +63,7 @@ class Membership:
         self._protocols: Sequence[tuple[str, bytes]] = ()
         self._assignments: Mapping[str, bytes] = {}
         self._report: AssignmentFailure | None = None
+        self._gives_up: str | None = None  # why, once the last report is answered
         self._resync_reason = ""
         self._reason = ""
         self._rejoin_wanted = False
@@ -99,6 +98,8 @@ class Membership:
                 times.append(self._heartbeat_due)
             if self.phase is Phase.JOINING and Question.JOIN not in self._outstanding:
                 times.append(max(self._joins.until, self._assignor.until))
+            if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding:
+                times.append(self._joins.until)
             if self._commits.waiting and not self._commits.sent:
                 times.append(self._commit_retries.until)
         return max(now, min(times))
@@ -155,11 +156,7 @@ class Membership:
         if self.phase is not Phase.LEADING or generation != self.seat.generation:
             self._effects.append(Left())
             return
-        if self.instance_id is None:
-            self._say_goodbye(self.seat.member_id, "the assignor failed")
-        self._fail(Failure(FailureKind.ASSIGNOR, message))
-        if Question.LEAVE not in self._outstanding:
-            self._effects.append(Left())
+        self._give_up_leading(message, leaves=self.instance_id is None)
 
     def report_failure(self, generation: int, fault: int, message: str, now: int) -> None:
         """The assignor failed. A coordinator that understands it is told why; this member joins again, and somebody
@@ -167,13 +164,22 @@ class Membership:
         if self.phase is not Phase.LEADING or generation != self.seat.generation:
             return
         self._assignor.failed(now)
-        if not self.has_extensions or self._assignor.failures >= MOST_FAILURES_IN_A_ROW:
+        is_last = self._assignor.failures >= MOST_FAILURES_IN_A_ROW
+        if not self.has_extensions or (is_last and self.coordinator is None):
             self.cannot_decide(generation, message)
             return
         self._assignments = {}
         self._report = AssignmentFailure(fault, message[:LONGEST_FAILURE])
+        self._gives_up = message if is_last else None
         self._enter(Phase.SYNCING)
         self._send_what_is_due(now)
+
+    def _give_up_leading(self, message: str, *, leaves: bool) -> None:
+        if leaves:
+            self._say_goodbye(self.seat.member_id, "the assignor failed")
+        self._fail(Failure(FailureKind.ASSIGNOR, message))
+        if Question.LEAVE not in self._outstanding:
+            self._effects.append(Left())
 
     def resync(self, generation: int, epoch: int, grown: Mapping[str, bytes], reason: str, now: int) -> None:
         """The leader adds to the shares of a group that stays as it is: of each member in `grown` this is all that it
@@ -286,9 +292,7 @@ class Membership:
             case Question.LEAVE:
                 self._effects.append(Left())  # said once, heard or not: the session's end says the same
             case Question.SYNC:
-                self._forget_coordinator(now)
-                if self.phase is Phase.SYNCING:
-                    self._enter(Phase.JOINING)
+                self._sync_unanswered(now)
             case Question.RESYNC:
                 self._forget_coordinator(now)
                 if self.phase is Phase.STABLE and asked.seat == self.seat:
@@ -379,7 +383,7 @@ class Membership:
         self._heard_from_coordinator(now)
         self._heartbeat_due = now + self.settings.heartbeat_interval_ms
         self.is_leader = response.leader == response.member_id
-        self._report = None
+        self._report = self._gives_up = None
         if self.is_leader:
             self._enter(Phase.LEADING)
             skip = response.skip_assignment
@@ -390,6 +394,11 @@ class Membership:
 
     def _sync_answered(self, response: Any, now: int) -> None:
         if self.phase is not Phase.SYNCING:
+            return
+        if self._gives_up is not None:
+            # Also a static member leaves: no assignment is kept for its return, and the others would wait for the end
+            # of its session.
+            self._give_up_leading(self._gives_up, leaves=True)
             return
         code = response.error_code
         if code == ErrorCode.NONE and self._report is None:
@@ -403,7 +412,9 @@ class Membership:
         match answers.SYNC.get(code, Action.FATAL):
             case Action.REJOIN:
                 self._enter(Phase.JOINING)
-            case Action.REDISCOVER:
+            case Action.RETRY:
+                self._joins.failed(now)
+            case Action.REDISCOVER:  # Apache Kafka's new coordinator has no generation without an assignment
                 self._forget_coordinator(now)
                 self._enter(Phase.JOINING)
             case Action.FORGET_MEMBER:
@@ -415,6 +426,17 @@ class Membership:
             case _:
                 self._refuse("the coordinator gives this member no assignment", code)
 
+    def _sync_unanswered(self, now: int) -> None:
+        """The client-side assignment document, failure steps 3 and 4: the SyncGroup is sent again once the coordinator
+        is found, and nobody rejoins. A coordinator that does not know the generation any more refuses it."""
+        self._forget_coordinator(now)
+        if self.phase is not Phase.SYNCING or self._report is None:
+            return
+        if self._gives_up is not None:
+            self._give_up_leading(self._gives_up, leaves=False)
+        else:
+            self._enter(Phase.JOINING)  # there is no assignment to wait for
+
     def _synced(self, response: Any, now: int) -> None:
         seat = self.seat
         expected = (self.settings.protocol_type, seat.protocol)
@@ -423,6 +445,7 @@ class Membership:
             self._refuse("the group agreed on another protocol", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
         self._reason = ""
+        self._joins.succeeded()
         self._assignor.succeeded()
         self._heard_from_coordinator(now)
         self._enter(Phase.STABLE)
@@ -535,7 +558,9 @@ class Membership:
                 # Otherwise it speaks of a rebalance in which we take part already: joining once more on its account
                 # would be a rebalance of its own, in which the next commit is refused just so.
                 self.rejoin("group is already rebalancing", now)
-        elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)) and not self._has_gone(codes, now):
+        elif not actions.keys().isdisjoint((Action.RETRY, Action.REDISCOVER)) and not self._commits.topics_are_gone(
+            codes.values(), now
+        ):
             self._retry_commits(actions, now)
         else:
             self._commit_retries.succeeded()
@@ -552,15 +577,6 @@ class Membership:
             return
         self._end_commits_sent(failures.commit_of_a_stranger(code), {})
         self._lose_the_seat(NO_SEAT if Action.FORGET_MEMBER in actions else seat.without_generation(), now)
-
-    def _has_gone(self, codes: Mapping[TopicPartition, int], now: int) -> bool:
-        """Whether what is left to wait for is topics, and they have been waited for."""
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if unknown not in codes.values():
-            return False
-        unknown_since = self._commits.unknown_since(now)
-        passing = {code for code in codes.values() if answers.COMMIT.get(code) in (Action.RETRY, Action.REDISCOVER)}
-        return passing == {unknown} and now - unknown_since >= UNKNOWN_TOPIC_FOR_MS
 
     def _retry_commits(self, actions: Mapping[Action, int], now: int) -> None:
         code = actions.get(Action.RETRY, actions.get(Action.REDISCOVER, 0))
@@ -638,7 +654,7 @@ class Membership:
         if may_join and now >= max(self._joins.until, self._assignor.until):
             join = requests.join_group(settings, seat, instance_id, self._protocols, self._reason)
             self._send(Question.JOIN, Lane.JOINS, join, settings.join_timeout_ms)
-        if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding:
+        if self.phase is Phase.SYNCING and Question.SYNC not in self._outstanding and now >= self._joins.until:
             asks = SyncExtensions(failure=self._report) if self.has_extensions else None
             sync = requests.sync_group(settings, seat, instance_id, self._assignments, asks)
             self._send(Question.SYNC, Lane.JOINS, sync, settings.join_timeout_ms)

@@ -290,7 +290,7 @@ def test_after_the_third_failure_in_a_row_it_leaves_and_the_application_hears() 
         with pytest.raises(AssignorError, match=r"forgetful.* forgot t-0"):
             attend_until(taking_part, lambda: False, "an error")
 
-        assert [one.failure.code for one in coordinator.group.messages(SYNC_GROUP)] == [2, 2]
+        assert [one.failure.code for one in coordinator.group.messages(SYNC_GROUP)] == [2, 2, 2]
         coordinator.group.wait_for(LEAVE_GROUP)
 
 

@@ -185,6 +185,8 @@ def test_j138_answers_while_the_journal_is_read() -> None:
 
     assert member.heartbeat() == ErrorCode.NONE
     assert member.sync().code == ErrorCode.REBALANCE_IN_PROGRESS
+    own = bench.sync(member.id, member.generation, wants_epoch=True)
+    assert own.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Holdfast's own client sends it again"
     assert member.join().code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert member.commit(1).codes == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
     assert bench.leave((member.id, None)).code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from holdfast.membership.commits import UNKNOWN_TOPIC_FOR_MS
 from holdfast.membership.effects import CommitEnded, Failed, Lane
 from holdfast.membership.failures import FailureKind
-from holdfast.membership.membership import UNKNOWN_TOPIC_FOR_MS
 from holdfast.membership.phases import Phase
 from holdfast.membership.requests import Offset
 from holdfast.wire.error_codes import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.membership.effects import Adopt, Failed, Lead, LeaderFailed, Left, Prepare
+from holdfast.membership.effects import Adopt, Failed, Lane, Lead, LeaderFailed, Left, Prepare
 from holdfast.membership.failures import FailureKind
 from holdfast.membership.phases import Phase
 from holdfast.wire.apis.leave_group import LeaveGroupResponse
@@ -305,12 +305,84 @@ def test_each_failure_waits_longer_and_the_third_in_a_row_is_the_end() -> None:
     assert waits == [100, 200]
 
     fails(scene, 3)
+    assert scene.request(SYNC_GROUP).failure is not None, "the last one is reported too"
+    assert scene.events == []
+    scene.answer(SYNC_GROUP, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
     failure = scene.event(Failed).failure
     assert failure.kind is FailureKind.ASSIGNOR and "KeyError" in failure.message
     assert scene.request(LEAVE_GROUP).members[0].member_id == MINE
     scene.answer(LEAVE_GROUP, LeaveGroupResponse())
     scene.event(Left)
+
+
+def at_the_last_report(**settings: object) -> Scene:
+    scene = Scene(extensions=True, **settings)
+    scene.start()
+    for generation in (1, 2):
+        fails(scene, generation)
+        scene.answer(SYNC_GROUP, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        scene.pass_time(1_000)
+    fails(scene, 3)
+    return scene
+
+
+def test_a_static_leader_reports_its_last_failure_and_leaves_by_both_ids() -> None:
+    scene = at_the_last_report(group_instance_id="seat-1")
+    assert scene.waiting(LEAVE_GROUP) is None
+
+    scene.answer(SYNC_GROUP, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+    assert scene.event(Failed).failure.kind is FailureKind.ASSIGNOR
+    (leaving,) = scene.request(LEAVE_GROUP).members
+    assert (leaving.member_id, leaving.group_instance_id) == (MINE, "seat-1")
+    scene.answer(LEAVE_GROUP, LeaveGroupResponse())
+    scene.event(Left)
+    assert scene.phase is Phase.OVER
+
+
+@pytest.mark.parametrize("lane", [Lane.JOINS, Lane.SIDE])
+def test_a_last_report_that_is_not_answered_is_the_end_all_the_same(lane: Lane) -> None:
+    scene = at_the_last_report(group_instance_id="seat-1")
+    scene.pass_time(scene.member.settings.heartbeat_interval_ms)
+
+    scene.break_off(lane)
+
+    assert scene.event(Failed).failure.kind is FailureKind.ASSIGNOR
+    scene.event(Left)
+    assert scene.events == [] and scene.phase is Phase.OVER
+
+
+def test_a_last_failure_without_a_coordinator_is_the_end_at_once() -> None:
+    scene = Scene(extensions=True, group_instance_id="seat-1")
+    scene.start()
+    for generation in (1, 2):
+        fails(scene, generation)
+        scene.answer(SYNC_GROUP, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        scene.pass_time(1_000)
+    scene.answer(JOIN_GROUP, joined(3))
+    scene.event(Lead)
+    scene.heartbeat(ErrorCode.NOT_COORDINATOR)
+
+    scene.do("report_failure", 3, 1, "the assignor 'mine' raised KeyError", scene.now)
+
+    assert scene.event(Failed).failure.kind is FailureKind.ASSIGNOR
+    scene.event(Left)
+
+
+def test_who_leaves_while_the_last_report_is_out_may_join_and_lead_again() -> None:
+    scene = at_the_last_report()
+    scene.do("leave", "closing", scene.now)
+    scene.answer(LEAVE_GROUP, LeaveGroupResponse())
+    scene.event(Left)
+
+    scene.do("join", scene.now)
+    scene.prepare()
+    scene.pass_time(1_000)
+    lead(scene, 7)
+    scene.answer(SYNC_GROUP, SyncGroupResponse(assignment=b"mine"))
+
+    assert scene.event(Adopt).generation == 7
 
 
 def test_a_good_generation_in_between_begins_the_count_anew() -> None:

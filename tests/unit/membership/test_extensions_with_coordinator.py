@@ -3,6 +3,7 @@ happens meanwhile. In one generation a partition has one owner, and no member's 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from holdfast.assignors import Assignor, CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
 from holdfast.assignors.interface import Cluster, MemberAssignment, MemberSubscription
 from holdfast.coordinator.ledger import EventKind
+from holdfast.membership import Membership
+from holdfast.membership.membership import MOST_FAILURES_IN_A_ROW
 from tests.unit.membership.test_with_coordinator import STRATEGIES, do, nothing_was_skipped, settled
-from tests.unit.membership.world import World
+from tests.unit.membership.world import SESSION_MS, World
 
 
 def group_of_three(assignor: Callable[[], Assignor], *, extensions: bool = True) -> World:
@@ -93,6 +96,44 @@ def test_control_without_extensions_such_a_leader_leaves_the_group() -> None:
     settled(world)
 
     assert [one.over for one in world.actors] == [True, False, False]
+
+
+def wait_of_the_second(*, reports_the_last: bool) -> int:
+    """Two static members whose assignors fail: how long after the first has given up the second goes on, in ms."""
+    world = World({"t": 6}, extensions=True)
+    members = [world.start(name, [Failing()], f"seat-{name}") for name in "ab"]
+    if not reports_the_last:
+        for one in members:
+            one.member.report_failure = silent_at_the_last(one.member)  # type: ignore[method-assign, assignment]
+    gone_at: dict[str, int] = {}
+    for _ in range(1_000):
+        world.run(100)
+        gone_at |= {one.name: world.bench.now for one in members if one.over and one.name not in gone_at}
+        if len(gone_at) == 2:
+            assert world.bench.told(EventKind.ASSIGNMENT_FAILED)
+            return max(gone_at.values()) - min(gone_at.values())
+    raise AssertionError(f"one of them never gave up: {gone_at}")
+
+
+def silent_at_the_last(member: Membership) -> Callable[[int, int, str, int], None]:
+    """What a member does that gives up without a report, as on Apache Kafka."""
+    reports, count = member.report_failure, itertools.count(1)
+
+    def report(generation: int, fault: int, message: str, now: int) -> None:
+        if next(count) < MOST_FAILURES_IN_A_ROW:
+            reports(generation, fault, message, now)
+        else:
+            member.cannot_decide(generation, message)
+
+    return report
+
+
+def test_a_static_leader_that_gives_up_does_not_let_the_other_wait_for_its_session() -> None:
+    assert wait_of_the_second(reports_the_last=True) < SESSION_MS / 2
+
+
+def test_control_one_that_gives_up_in_silence_does() -> None:
+    assert wait_of_the_second(reports_the_last=False) >= SESSION_MS
 
 
 STEPS = st.lists(
