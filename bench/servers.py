@@ -20,8 +20,12 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.child_process import end_child, start_child
 from tests.support.holdfast_broker import HoldfastBroker
 
-# A deleted topic's files go soon, not after the default minute: rounds leave gigabytes behind.
-_SAME_FOR_BOTH: Final = {"log.segment.delete.delay.ms": "1000"}
+_SAME_FOR_BOTH: Final = {
+    # A deleted topic's files go soon, not after the default minute: rounds leave gigabytes behind.
+    "log.segment.delete.delay.ms": "1000",
+    # Kafka's default in code; the default of Holdfast is that of Kafka's shipped server.properties (differences, 10).
+    "group.initial.rebalance.delay.ms": "3000",
+}
 _ECHO_START_TIMEOUT_S: Final = 20
 _STOP_TIMEOUT_S: Final = 10
 _PAUSE: Final = re.compile(r"longest_pause_of_the_event_loop_ms=([\d.]+)")

@@ -18,7 +18,6 @@ CONFLUENT: Final = "confluent-kafka"
 KAFKA_PYTHON: Final = "kafka-python"
 TARGETS: Final = {CONFLUENT: Target("at least", 0.9), KAFKA_PYTHON: Target("at least", 2.0)}
 
-_NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 _SHOWN: Final = {HOLDFAST: "`holdfast.Consumer`", CONFLUENT: "confluent-kafka", KAFKA_PYTHON: "kafka-python"}
 
 
@@ -28,7 +27,7 @@ def shapes(plan: Plan) -> list[Shape]:
 
 def run(plan: Plan) -> Result:
     rows: list[Row] = []
-    with HoldfastBroker(_NO_DELAY) as broker, contextlib.ExitStack() as stack:
+    with HoldfastBroker() as broker, contextlib.ExitStack() as stack:
         shelves = {shape: _shelf(stack, broker, shape) for shape in shapes(plan)}
         settle()
         for number in range(1, plan.rounds + 1):

@@ -159,7 +159,7 @@ def section(result: Result) -> list[str]:
         f"{result.settings['members']} static members (JoinGroup v{JOIN_VERSION}), each on a connection of its"
         " own, join a new group; the clock starts with the JoinGroup of the last one, when all others are known"
         " to have arrived, and stops when the slowest has its share; then DescribeGroups must say Stable, with"
-        " all of them in the first generation. `group.initial.rebalance.delay.ms` is 3000, the default of both"
+        " all of them in the first generation. `group.initial.rebalance.delay.ms` is 3000 on both"
         " servers: where nobody was announced a new group waits for whoever may still come. The members are"
         " sockets in one Python process, whose own reading of a hundred answers is in the figures of all three"
         " alike."

@@ -39,14 +39,13 @@ CPU_TARGET: Final = Target("at most", 5, " ms of CPU per s")
 HEARTBEAT_TARGET: Final = Target("at most", 1.2)
 HEARTBEAT_VERSION: Final = 4
 _NO_ID: Final = bytes(4)
-_NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 _numbers: Final = itertools.count(1)
 
 
 def run(plan: Plan) -> Result:
     count, seconds = plan.pick(full=1_000, quick=20), plan.pick(full=10, quick=1)
     rows: list[Row] = []
-    with HoldfastBroker(_NO_DELAY) as broker:
+    with HoldfastBroker() as broker:
         for number in range(1, plan.rounds + 1):
             for series in alternating((NONE, ANNOUNCED, STANDBYS), number):
                 rows += _round(broker, series, count, seconds, number)

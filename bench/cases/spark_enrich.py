@@ -21,7 +21,6 @@ VALUE_BYTES: Final = 20
 SUMS: Final = "count and sum"
 LAST: Final = "count, sum and last value"
 SERIES: Final = (SUMS, LAST)
-_NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 _PATIENCE_S: Final = 1000.0
 _SHOWN: Final = {ENRICH: "`enrich`", ROCKSDB: "Spark's aggregation, RocksDB"}
 
@@ -30,7 +29,7 @@ def run(plan: Plan) -> Result:
     keys, touched = plan.pick(full=1_000_000, quick=50_000), plan.pick(full=100_000, quick=5_000)
     batches = plan.pick(full=10, quick=3)
     rows: list[Row] = []
-    with HoldfastBroker(_NO_DELAY) as broker, new_topic(broker, PARTITIONS) as topic:
+    with HoldfastBroker() as broker, new_topic(broker, PARTITIONS) as topic:
         records = produce_keyed(broker.bootstrap, topic, PARTITIONS, keys, batches, touched, VALUE_BYTES)
         with SparkProcess(CORES, own_source=False) as spark:
             settle()

@@ -17,7 +17,6 @@ NAME: Final = "spark-land"
 TARGET: Final = Target("at least", 0.8)
 CORES: Final = 2
 SERIES: Final = "topic in Holdfast"
-_NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 _PATIENCE_S: Final = 700.0
 _SHOWN: Final = {
     LAND: "`land`",
@@ -30,7 +29,7 @@ def run(plan: Plan) -> Result:
     shape = Shape(100, 12, plan.pick(full=3_000_000, quick=300_000))
     per_batch = shape.records // 3
     rows: list[Row] = []
-    with HoldfastBroker(_NO_DELAY) as broker, new_topic(broker, shape.partitions) as topic:
+    with HoldfastBroker() as broker, new_topic(broker, shape.partitions) as topic:
         run_client(
             "produce",
             bootstrap=broker.bootstrap,

@@ -19,7 +19,6 @@ CORES: Final = 2
 SERIES: Final = "memory"
 SHOWN_AT: Final = (0.1, 0.25, 0.5, 0.75, 1.0)
 """Parts of the run after which the page shows the figures."""
-_NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
 _PATIENCE_S: Final = 700.0
 _PROCESSES: Final = {"reader": "the reader, on the driver", "worker": "the largest worker"}
 
@@ -30,7 +29,7 @@ def run(plan: Plan) -> Result:
     rounds = min(plan.rounds, 3)  # each is a new application, and what it shows is not a matter of percents
     rows: list[Row] = []
     versions: dict[str, str] = {}
-    with HoldfastBroker(_NO_DELAY) as broker, contextlib.ExitStack() as stack:
+    with HoldfastBroker() as broker, contextlib.ExitStack() as stack:
         topic = stack.enter_context(new_topic(broker, shape.partitions))
         options: dict[str, Any] = {"bootstrap": broker.bootstrap, "topic": topic}
         run_client(

@@ -161,7 +161,8 @@ def is_to_begin(journal: Journal) -> bool:
 def broker(data: Path, log: Path) -> Iterator[str]:
     """A broker on a free port; its first line says where."""
     command = [sys.executable, "-m", "holdfast", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
-    command += ["--log-level", "warning"]
+    # The first members start together: one generation has them all, and none waits for the first batches of another.
+    command += ["--log-level", "warning", "--set", "group.initial.rebalance.delay.ms=3000"]
     with log.open("ab") as said:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
     assert process.stdout is not None

@@ -30,8 +30,8 @@ from tests.support.forks import FORKS
 
 _PATIENCE_S = 30
 
-NO_DELAY = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
-"""The first member does not wait for others, and few partitions make a quick start."""
+FEW_PARTITIONS = {"offsets.topic.num.partitions": "2"}
+"""They make a quick start."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class GroupBroker:
 
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None, gate: Gate | None = None) -> None:
         self._pipe, theirs = FORKS.Pipe()
-        wanted = {**NO_DELAY, **(settings or {})}
+        wanted = {**FEW_PARTITIONS, **(settings or {})}
         self._process = FORKS.Process(target=_child, args=(str(data), wanted, theirs, gate), daemon=True)
         self._process.start()
         theirs.close()

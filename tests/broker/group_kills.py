@@ -29,7 +29,6 @@ from tests.broker.wire_client import WireClient
 GROUP = "readers"
 MOST_POINTS = 200
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "log.retention.check.interval.ms": "3600000",
     "log.cleaner.backoff.ms": "3600000",

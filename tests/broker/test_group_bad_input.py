@@ -43,7 +43,7 @@ UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[HoldfastBroker]:
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as started:
+    with HoldfastBroker() as started:
         with WireClient(started.address) as client:
             client.create_topic("orders", partitions=2)
         yield started

@@ -36,7 +36,6 @@ from tests.support.holdfast_broker import HoldfastBroker
 NONE, MEMBER_ID_REQUIRED = 0, 79
 TOPIC_RESOURCE = 2
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.min.cleanable.ratio": "0.1",
 }

@@ -31,7 +31,6 @@ from tests.support.holdfast_broker import HoldfastBroker
 
 GROUP = "story"
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "200",
     "offsets.topic.num.partitions": "2",
 }
@@ -110,6 +109,18 @@ def test_a_group_is_formed_and_shares_out_its_work(broker: HoldfastBroker) -> No
     assigned = the(broker, EventKind.ASSIGNED)
     assert (assigned["generation"], assigned["members"], who(assigned)) == (2, 2, known_as(leader))
     assert (assigned["stood_still_ms"] >= 0, assigned["moved_partitions"]) == (True, 0)
+
+
+@pytest.mark.parametrize(("settings", "at_least_ms"), [({}, 0), ({"group.initial.rebalance.delay.ms": "3000"}, 3000)])
+def test_a_new_group_waits_for_others_only_if_a_delay_is_set(settings: dict[str, str], at_least_ms: int) -> None:
+    with HoldfastBroker(settings) as broker:
+        form(WireMember(broker.address, GROUP))
+
+        started, formed = the(broker, EventKind.REBALANCE_STARTED), the(broker, EventKind.GENERATION_FORMED)
+        waited_ms = formed["at_ms"] - started["at_ms"]
+        # Without a delay nothing but the append of one record lies between them.
+        assert waited_ms >= at_least_ms
+        assert waited_ms < 3000 or at_least_ms
 
 
 def test_moved_partitions_are_counted_and_the_clients_reason_is_told(broker: HoldfastBroker) -> None:

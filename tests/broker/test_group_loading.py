@@ -14,7 +14,7 @@ from holdfast.wire.apis.offset_delete import OffsetDeleteRequest
 from holdfast.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from holdfast.wire.compression import DEFAULT_MAX_OUTPUT
 from holdfast.wire.group_records import partition_for
-from tests.broker.group_broker import NO_DELAY, Gate, GroupBroker
+from tests.broker.group_broker import FEW_PARTITIONS, Gate, GroupBroker
 from tests.broker.group_members import (
     WireMember,
     committed,
@@ -30,7 +30,7 @@ from tests.broker.wire_client import WireClient, batch
 from tests.support.eventually import eventually
 
 NONE, LOADING, REBALANCE_IN_PROGRESS = 0, 14, 27
-PARTITION_COUNT = int(NO_DELAY["offsets.topic.num.partitions"])
+PARTITION_COUNT = int(FEW_PARTITIONS["offsets.topic.num.partitions"])
 
 
 def group_in(partition: int, name: str) -> str:

@@ -50,7 +50,7 @@ def shell(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_examples_of_the_page_print_what_it_says(shell: dict[str, str]) -> None:
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with HoldfastBroker() as broker:
         for command, output in examples():
             if command.startswith("export "):
                 name, _, value = command.removeprefix("export ").partition("=")

@@ -224,7 +224,7 @@ def port_in_log(log: IO[bytes]) -> int:
 
 @pytest.mark.parametrize("words", [[], ["--group", "g"]], ids=["alone", "member"])
 def test_a_broker_that_goes_away_is_not_taken_for_the_end_of_the_records(words: list[str]) -> None:
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with HoldfastBroker() as broker:
         make_topic(broker, "orders", 1)
         produce(broker, "orders", 1, partitions=1)
         to = ["--topic", "orders", "--bootstrap-server", broker.bootstrap]
@@ -302,7 +302,7 @@ def test_python_without_confluent_kafka_is_told_what_to_install(quick_holdfast: 
 
 
 def test_watching_survives_a_restart_of_the_broker() -> None:
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with HoldfastBroker() as broker:
         make_topic(broker, "orders", 1)
         produce(broker, "orders", 1, partitions=1)
         to = ["--bootstrap-server", broker.bootstrap]

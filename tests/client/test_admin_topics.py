@@ -144,7 +144,7 @@ def test_history_is_read_followed_and_summed_up(quick_holdfast: HoldfastBroker, 
 
 
 def test_following_goes_on_after_a_restart_of_the_broker() -> None:
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with HoldfastBroker() as broker:
         make_topic(broker, "orders")
 
         def come_and_go() -> None:

@@ -79,7 +79,7 @@ STATIC_MEMBER, ADMIN = "docs/client.md 3", "docs/client.md 8"
 @pytest.fixture(scope="module")
 def shop() -> Iterator[HoldfastBroker]:
     """A broker as the page assumes one: with an order in it."""
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as broker:
+    with HoldfastBroker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("orders", value=b"first order")
         assert producer.flush(30) == 0

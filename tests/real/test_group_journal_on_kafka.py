@@ -56,7 +56,7 @@ class LastingMember(WireMember):
 @pytest.fixture(scope="module")
 def broker() -> Iterator[HoldfastBroker]:
     """A broker on which a group lives, with a restarted static member and an offset, and another was deleted."""
-    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": str(PARTITIONS)}
+    settings = {"offsets.topic.num.partitions": str(PARTITIONS)}
     with HoldfastBroker(settings) as started:
         with WireClient(started.address) as client:
             client.create_topic("orders", partitions=2)

@@ -45,6 +45,8 @@ OWN_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         # Kafka has no bound (-1): then clients alone decide how much memory the broker takes.
         "queued.max.request.bytes": str(256 * 1024 * 1024),
         "process.roles": "broker,controller",
+        # As in the server.properties that Kafka ships; 3000 in its code: a new group's first record comes 3 s later.
+        "group.initial.rebalance.delay.ms": "0",
         # One broker holds the only replica of everything.
         "offsets.topic.replication.factor": "1",
         # Kafka's are Java's own store and Kerberos.

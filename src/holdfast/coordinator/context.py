@@ -26,7 +26,7 @@ class GroupConfig:
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
-    initial_rebalance_delay_ms: int = 3_000
+    initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
     offset_metadata_max_chars: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000

@@ -20,7 +20,7 @@ pytestmark = NEEDS_A_COMPILER
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[HoldfastBroker]:
-    with HoldfastBroker({"group.initial.rebalance.delay.ms": "0"}) as running:
+    with HoldfastBroker() as running:
         yield running
 
 

@@ -41,6 +41,7 @@ def test_defaults_are_kafkas_except_where_holdfast_says_so() -> None:
     assert (config.log_retention_ms, config.log_roll_ms) == (168 * HOUR_MS, 168 * HOUR_MS)
     assert (config.node_id, listen(config), config.flush) == (1, ("127.0.0.1", 9092), "os")
     assert config.queued_max_request_bytes == 256 * 1024**2
+    assert config.group_initial_rebalance_delay_ms == 0, "as Kafka's server.properties, not as its code"
 
 
 def test_every_default_of_the_table_is_a_value_that_its_own_name_takes() -> None:
