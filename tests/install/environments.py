@@ -12,6 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.cli.exit_codes import EXIT_INTERRUPTED
 from tests.support.kafka_distribution import REPOSITORY
 
 BARE = ""
@@ -116,7 +117,9 @@ def _await_end(process: subprocess.Popen[bytes], output: Path) -> int:
                 printed_at = now
             if printed_at is not None and now - printed_at > _ENDS_BY_ITSELF_WITHIN_S:
                 os.killpg(process.pid, signal.SIGINT)
-                return process.wait(PATIENCE_S)
+                code = process.wait(PATIENCE_S)
+                # At its very end, Python leaves the signal to the system.
+                return EXIT_INTERRUPTED if code == -signal.SIGINT else code
             time.sleep(_LOOK_EVERY_S)
         return process.wait()
     finally:

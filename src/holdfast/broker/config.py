@@ -245,6 +245,11 @@ class BrokerConfig:
         """The first one, which for most is the only one."""
         return self.listeners[0]
 
+    @property
+    def given_node_id(self) -> int | None:
+        """None if it was not set: the data directory keeps the one it was made with."""
+        return self.node_id if "node.id" in self.given or "broker.id" in self.given else None
+
     def with_data_dir(self, data_dir: Path) -> BrokerConfig:
         """The same, with its data elsewhere: a command line's `--data` may hold what a list cannot, a comma."""
         return replace(self, data_dir=data_dir, given=MappingProxyType({**self.given, "log.dirs": str(data_dir)}))

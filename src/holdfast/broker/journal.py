@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.broker.log_lines import say
 from holdfast.broker.partition import LEADER_EPOCH, Partition
+from holdfast.broker.topic_config import segment_bytes_config
 from holdfast.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from holdfast.coordinator.effects import Record
 from holdfast.wire.batch import Batch, parse_header
@@ -38,7 +39,8 @@ class GroupJournal:
         self._topics = topics
         self._overrides = {
             "cleanup.policy": "compact",
-            "segment.bytes": str(segment_bytes),
+            # `offsets.topic.segment.bytes` may be less than topics can set themselves.
+            segment_bytes_config(segment_bytes): str(segment_bytes),
             # A group is one record: with thousands of members it is larger than any message should be.
             "max.message.bytes": str(segment_bytes),
         }

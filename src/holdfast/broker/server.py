@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -153,11 +154,12 @@ class Broker:
 
     async def _open_data(self) -> None:
         try:
-            self.data = await asyncio.to_thread(DataDirectory.open, self._data_path, node_id=self.config.node_id)
+            self.data = await asyncio.to_thread(DataDirectory.open, self._data_path, node_id=self.config.given_node_id)
         except (LogError, OSError) as error:
             raise BrokerError(str(error)) from error
         try:
-            self.config = broker_overrides.with_stored(self.config, self.data.path)
+            config = replace(self.config, node_id=self.data.node_id)
+            self.config = broker_overrides.with_stored(config, self.data.path)
             self.topics = Topics(self.data, self.config, self.changes, self.now_ms)
             began = time.monotonic()
             await asyncio.to_thread(self.topics.load)

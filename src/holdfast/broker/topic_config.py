@@ -99,6 +99,15 @@ class TopicConfig:
         return "delete" in self.cleanup_policy
 
 
+def segment_bytes_config(size: int) -> str:
+    """The name of the topic config that takes this segment size: the ordinary one has a minimum."""
+    try:
+        validate_override("segment.bytes", str(size))
+    except ConfigError:
+        return "internal.segment.bytes"
+    return "segment.bytes"
+
+
 def validate_override(name: str, value: str) -> Value:
     """The typed value; `ConfigError` (Kafka: INVALID_CONFIG) for an unknown name or a value it does not take."""
     key = TOPIC_KEYS.get(name)

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdfast.broker.changes import Changes
-from holdfast.broker.config import BrokerConfig
+from holdfast.broker.config import BrokerConfig, ConfigError
 from holdfast.broker.log_lines import say
 from holdfast.broker.partition import Partition
-from holdfast.broker.topic_config import TopicConfig
+from holdfast.broker.topic_config import TopicConfig, validate_override
 from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log import DataDirectory, LogConfig, LogError, PartitionLog, StorageError, disk
 from holdfast.log.checkpoint import ReplaceFile
@@ -80,6 +80,19 @@ class Topic:
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+def _valid_overrides(topic: str, stored: Mapping[str, str]) -> dict[str, str]:
+    """Without what no topic config takes: the broker's own is used instead, and the data can be read."""
+    valid: dict[str, str] = {}
+    for name, value in stored.items():
+        try:
+            validate_override(name, value)
+        except ConfigError as error:
+            say(logger, "topic config ignored", logging.WARNING, topic=topic, error=error)
+        else:
+            valid[name] = value
+    return valid
 
 
 class _Entry(NamedTuple):
@@ -143,7 +156,7 @@ class Topics:
             if key not in known:
                 self._set_aside(directory)
         for name, entry in entries.items():
-            topic = Topic(name, decode_topic_id(entry["id"]).bytes, dict(entry["configs"]))
+            topic = Topic(name, decode_topic_id(entry["id"]).bytes, _valid_overrides(name, entry["configs"]))
             topic.partitions = self._open_partitions(topic, int(entry["partitions"]))
             self._publish(topic)
         try:

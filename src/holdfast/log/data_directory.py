@@ -69,8 +69,9 @@ class DataDirectory:
         self._checkpoints = (self._recovery_points, self._start_offsets, self._cleaner_offsets)
 
     @classmethod
-    def open(cls, path: Path, *, node_id: int, cluster_id: str | None = None) -> DataDirectory:
-        """Take the directory, creating it when missing. Without a `cluster_id` the stored one or a new one is used."""
+    def open(cls, path: Path, *, node_id: int | None, cluster_id: str | None = None) -> DataDirectory:
+        """Take the directory, creating it when missing. Without a `node_id` or a `cluster_id` the stored one is used,
+        or 1 and a new one."""
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock_fd = _take_lock(path)
@@ -96,9 +97,11 @@ class DataDirectory:
             raise
         return directory
 
-    def _identify(self, node_id: int, cluster_id: str | None) -> None:
+    def _identify(self, node_id: int | None, cluster_id: str | None) -> None:
         path = self.path / _META
         stored = _read_properties(path)
+        if node_id is None:
+            node_id = _stored_node_id(path, stored)
         self.cluster_id = cluster_id or stored.get("cluster.id") or encode_topic_id(uuid.uuid4())
         self.node_id = node_id
         for name, wanted in (("node.id", str(node_id)), ("cluster.id", self.cluster_id)):
@@ -300,6 +303,13 @@ def _take_lock(path: Path) -> int:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
+
+
+def _stored_node_id(path: Path, stored: Mapping[str, str]) -> int:
+    text = stored.get("node.id", "1")
+    if not text.isdecimal():
+        raise DataDirectoryError(f"{path} is damaged (node.id={text}); restore it from a backup before starting")
+    return int(text)
 
 
 def _read_properties(path: Path) -> dict[str, str]:
