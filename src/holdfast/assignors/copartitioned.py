@@ -1,6 +1,12 @@
 """Co-partitioned: topics that are joined with each other, and some other strategy for the rest.
 
+    CopartitionedAssignor()
     CopartitionedAssignor(groups=[["orders", "payments"], ["clicks", "views"]], rest="sticky")
+
+Without groups, as by the name `copartitioned`, topics with the same number of partitions form a group if a member
+subscribes to all of them. The largest set of topics that any member has comes first, then the largest of what is left;
+of two equally large ones, that of more members. So each topic is in one group at most, and each group has members that
+subscribe to all of it. (Kafka's `range` keeps topics together only if all their subscribers are the same.)
 
 Partition i of every topic of a group goes to one and the same member, so that it has in its own hands whatever has the
 same key. The partitions with one number are dealt together, one number after the other around the members; the next
@@ -19,9 +25,10 @@ Where the topics of a group do not quite fit together:
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 from holdfast.assignors.dealing import Shares, Table, deal
@@ -33,7 +40,7 @@ from holdfast.assignors.interface import (
     RebalanceProtocol,
 )
 from holdfast.assignors.listening import tell
-from holdfast.assignors.ordering import subscribers
+from holdfast.assignors.ordering import subscribers, utf16
 
 Value = TypeVar("Value")
 
@@ -43,9 +50,9 @@ class CopartitionedAssignor(Assignor):
 
     name = "holdfast-copartitioned"
 
-    def __init__(self, groups: Iterable[Iterable[str]] = (), rest: str | Assignor = "range") -> None:
-        self.groups = _groups(groups)
-        self._joined = frozenset(topic for group in self.groups for topic in group)
+    def __init__(self, groups: Iterable[Iterable[str]] | None = None, rest: str | Assignor = "range") -> None:
+        self.groups = None if groups is None else _groups(groups)
+        """None: whichever topics go together by what the members subscribe to."""
         self.rest = _strategy(rest)
         # What a joint share gives up and takes over would have to wait for the other hand-overs.
         if self.rest.protocol is not RebalanceProtocol.EAGER:
@@ -53,40 +60,76 @@ class CopartitionedAssignor(Assignor):
         self.several_owners = self.rest.several_owners
         self.may_leave_out = self.rest.may_leave_out
 
+    # Which topics are joined by their subscribers is known to the leader alone: without groups the rest hears of all.
+
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
-        return self.rest.subscription_user_data([topic for topic in topics if topic not in self._joined])
+        joined = _topics_of(self.groups or ())
+        return self.rest.subscription_user_data([topic for topic in topics if topic not in joined])
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
-        tell(self.rest, replace(assignment, partitions=self._without_joined(assignment.partitions)), generation)
+        of_the_rest = _without(_topics_of(self.groups or ()), assignment.partitions)
+        tell(self.rest, replace(assignment, partitions=of_the_rest), generation)
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]) -> dict[str, MemberAssignment]:
-        rest = self._assign_rest(cluster, subscriptions)
+        topics = subscribers(cluster, subscriptions)
+        groups = _shared_topics(cluster, topics) if self.groups is None else self.groups
+        rest = self._assign_rest(cluster, subscriptions, _topics_of(groups))
         shares: Shares = {member: dict(rest[member].partitions) for member in subscriptions}
-        self._assign_joined(cluster, subscriptions, shares)
+        table = Table(subscriptions)
+        for group in groups:
+            for joined, members in _deals({topic: topics[topic] for topic in group if topic in topics}):
+                _deal_together(cluster, joined, members, table, shares)
         return {member: replace(rest[member], partitions=share) for member, share in shares.items()}
 
     def _assign_rest(
-        self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]
+        self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription], joined: frozenset[str]
     ) -> Mapping[str, MemberAssignment]:
         told = {
-            member: replace(one, topics=[topic for topic in one.topics if topic not in self._joined])
+            member: replace(one, topics=[topic for topic in one.topics if topic not in joined])
             for member, one in subscriptions.items()
         }
-        return self.rest.assign(replace(cluster, partitions=self._without_joined(cluster.partitions)), told)
+        return self.rest.assign(replace(cluster, partitions=_without(joined, cluster.partitions)), told)
 
-    def _assign_joined(self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription], shares: Shares) -> None:
-        topics = subscribers(cluster, subscriptions)
-        table = Table(subscriptions)
-        for group in self.groups:
-            for joined, members in _deals({topic: topics[topic] for topic in group if topic in topics}):
-                around = table.around(members)
-                for topic in joined:
-                    deal(topic, cluster.partitions[topic], around, shares)
-                longest = max(cluster.partitions[topic] for topic in joined)
-                table.last_was(around[(longest - 1) % len(around)])
 
-    def _without_joined(self, by_topic: Mapping[str, Value]) -> dict[str, Value]:
-        return {topic: value for topic, value in by_topic.items() if topic not in self._joined}
+def _deal_together(cluster: Cluster, joined: list[str], members: list[str], table: Table, shares: Shares) -> None:
+    around = table.around(members)
+    for topic in joined:
+        deal(topic, cluster.partitions[topic], around, shares)
+    longest = max(cluster.partitions[topic] for topic in joined)
+    table.last_was(around[(longest - 1) % len(around)])
+
+
+def _topics_of(groups: Iterable[Iterable[str]]) -> frozenset[str]:
+    return frozenset(topic for group in groups for topic in group)
+
+
+def _without(joined: frozenset[str], by_topic: Mapping[str, Value]) -> dict[str, Value]:
+    return {topic: value for topic, value in by_topic.items() if topic not in joined}
+
+
+def _shared_topics(cluster: Cluster, topics: Mapping[str, list[str]]) -> list[tuple[str, ...]]:
+    """The groups that the subscriptions make, by the rule at the top. Topics without a partner are in none."""
+    by_count: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for topic, members in topics.items():  # in the order of their names
+        for member in members:
+            by_count[member, cluster.partitions[topic]].append(topic)
+    alike = Counter(tuple(together) for together in by_count.values())
+    ranked = sorted(alike, key=lambda together: [utf16(topic) for topic in together])
+    largest = [(-len(together), -alike[together], rank, together) for rank, together in enumerate(ranked)]
+    heapify(largest)
+    grouped: set[str] = set()
+    groups = []
+    while largest:
+        _, members_less, rank, together = heappop(largest)
+        left = tuple(topic for topic in together if topic not in grouped)
+        if len(left) < 2:
+            continue
+        if left != together:
+            heappush(largest, (-len(left), members_less, rank, left))
+            continue
+        groups.append(together)
+        grouped.update(together)
+    return groups
 
 
 def _deals(topics: Mapping[str, list[str]]) -> list[tuple[list[str], list[str]]]:

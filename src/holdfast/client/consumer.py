@@ -50,6 +50,18 @@ NOTE_EVERY_MS: Final = 50
 logger = logging.getLogger("holdfast.client")
 
 
+def _warn_of_shared_offsets(config: ConsumerConfig) -> None:
+    for one in config.assignors:
+        if config.auto_commit and one.several_owners:
+            logger.warning(
+                "enable.auto.commit is on, and the assignor %r gives a partition to several members: the group %r has "
+                "one offset for all of them, the last commit counts, and a restart may skip or repeat records. Set "
+                "enable.auto.commit=false",
+                one.name,
+                config.membership.group_id,
+            )
+
+
 class Consumer:
     """Settings are a mapping of Kafka's names, or keywords with underscores for the dots."""
 
@@ -61,6 +73,7 @@ class Consumer:
         except ConfigError:
             release(self._config.assignors)
             raise
+        _warn_of_shared_offsets(self._config)
         self._group = Participation(self._config, _Changes(self))
         self._commits = Commits(self._group.driver)
         self._stored: dict[Where, Offset] = {}

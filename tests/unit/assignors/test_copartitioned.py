@@ -1,5 +1,7 @@
 """Joined topics stay together; what happens where they cannot is said, and is what happens."""
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,9 @@ from hypothesis import strategies as st
 from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
 from holdfast.assignors.copartitioned import CopartitionedAssignor
 from holdfast.assignors.interface import Assignor, Cluster, MemberAssignment, MemberSubscription
+from holdfast.assignors.range import RangeAssignor
 from holdfast.assignors.redundant import RedundantAssignor
+from holdfast.assignors.registry import assignor
 from holdfast.assignors.roundrobin import RoundRobinAssignor
 from tests.support.assignments import Group, check_owners, check_well_formed, groups, plain, shuffled, total
 
@@ -109,6 +113,116 @@ def test_static_members_keep_their_joint_share_when_a_dynamic_one_is_replaced() 
     after = plain(CopartitionedAssignor([JOINED]).assign(cluster, {**statics, "0": member(*JOINED)}))
 
     assert {who: after[who] for who in statics} == {who: before[who] for who in statics}
+
+
+# -- without groups ----------------------------------------------------------------------------------------------------
+
+
+def owners_of_numbers(shares: Mapping[str, Mapping[str, list[int]]], *topics: str) -> dict[int, set[str]]:
+    """By partition number, who has it of any of these topics."""
+    owners: dict[int, set[str]] = {}
+    for who, share in shares.items():
+        for topic in topics:
+            for number in share.get(topic, []):
+                owners.setdefault(number, set()).add(who)
+    return owners
+
+
+def kept_together(shares: Mapping[str, Mapping[str, list[int]]], *topics: str) -> bool:
+    return all(len(who) == 1 for who in owners_of_numbers(shares, *topics).values())
+
+
+def test_by_its_name_it_joins_the_topics_that_members_subscribe_to_together() -> None:
+    # given three members that join orders with payments, and one that reads orders only
+    group = {who: member(*JOINED) for who in "bcd"} | {"a": member("orders")}
+    cluster = Cluster({"orders": 6, "payments": 6})
+
+    shares = plain(assignor("copartitioned").assign(cluster, group))
+
+    assert shares == {
+        "a": {},
+        "b": {"orders": [0, 3], "payments": [0, 3]},
+        "c": {"orders": [1, 4], "payments": [1, 4]},
+        "d": {"orders": [2, 5], "payments": [2, 5]},
+    }
+    assert not kept_together(plain(RangeAssignor().assign(cluster, group)), *JOINED), "range is the control"
+
+
+def test_topics_with_other_counts_are_the_rest() -> None:
+    cluster = Cluster({"orders": 2, "payments": 2, "clicks": 4, "views": 4, "refunds": 3})
+    group = {who: member(*cluster.partitions) for who in "ab"}
+
+    shares = plain(CopartitionedAssignor(rest="roundrobin").assign(cluster, group))
+
+    assert kept_together(shares, "orders", "payments") and kept_together(shares, "clicks", "views")
+    assert [share["refunds"] for share in shares.values()] == [[0, 2], [1]]
+
+
+def test_a_topic_is_joined_with_the_largest_set_that_a_member_subscribes_to() -> None:
+    group = {"a": member("o", "p"), "b": member("o", "p"), "c": member("p", "q", "r"), "d": member("q", "r")}
+    cluster = Cluster(dict.fromkeys("opqr", 2))
+
+    assert plain(CopartitionedAssignor().assign(cluster, group)) == {
+        "a": {"o": [0]},
+        "b": {"o": [1]},
+        "c": {"p": [0, 1], "q": [0, 1], "r": [0, 1]},
+        "d": {},
+    }
+
+
+def test_of_two_equally_large_sets_that_of_more_members_is_joined() -> None:
+    group = {"a": member("o", "p"), "b": member("p", "q"), "c": member("p", "q")}
+    cluster = Cluster(dict.fromkeys("opq", 2))
+
+    shares = plain(CopartitionedAssignor().assign(cluster, group))
+
+    assert shares == {"a": {"o": [0, 1]}, "b": {"p": [0], "q": [0]}, "c": {"p": [1], "q": [1]}}
+
+
+def test_an_empty_list_of_groups_joins_nothing() -> None:
+    group = {who: member(*JOINED) for who in "bc"} | {"a": member("orders")}
+    cluster = Cluster({"orders": 6, "payments": 6})
+
+    assert plain(CopartitionedAssignor([]).assign(cluster, group)) == plain(RangeAssignor().assign(cluster, group))
+
+
+def test_with_a_sticky_rest_and_no_groups_the_rest_sticks() -> None:
+    cluster = Cluster({"orders": 2, "payments": 2, "clicks": 4})
+    told = member(*JOINED, "clicks")
+    had = CopartitionedAssignor(rest="sticky")
+    had.on_assignment(MemberAssignment({"orders": [0], "payments": [0], "clicks": [2, 3]}), 5)
+    data = had.subscription_user_data(told.topics)
+
+    group = {"a": MemberSubscription(told.topics, data), "b": told}
+    shares = plain(CopartitionedAssignor(rest="sticky").assign(cluster, group))
+
+    assert shares["a"]["clicks"] == [2, 3]
+    assert kept_together(shares, *JOINED)
+
+
+@given(groups(equal=False))
+def test_without_groups_each_partition_has_one_owner_and_shared_topics_stay_together(group: Group) -> None:
+    cluster, subscriptions = group
+    assignments = CopartitionedAssignor().assign(*group)
+
+    check_well_formed(group, assignments)
+    check_owners(group, assignments)
+    # whatever the largest set is that a member subscribes to, it is kept together
+    shares = plain(assignments)
+    counts = set(cluster.partitions.values()) - {0}
+    for count in counts:
+        alike = {topic for topic, partitions in cluster.partitions.items() if partitions == count}
+        sets = [alike & set(told.topics) for told in subscriptions.values()]
+        largest = max(map(len, sets), default=0)
+        if largest:
+            assert any(kept_together(shares, *one) for one in sets if len(one) == largest)
+
+
+@given(groups(equal=False), st.integers(0, 9))
+def test_without_groups_the_order_in_which_members_are_told_does_not_matter(group: Group, seed: int) -> None:
+    assigned = plain(CopartitionedAssignor().assign(*group))
+
+    assert assigned == plain(CopartitionedAssignor().assign(*shuffled(group, seed)))
 
 
 class Remembering(Assignor):

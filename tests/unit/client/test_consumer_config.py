@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -55,3 +56,23 @@ def test_an_assignor_belongs_to_one_consumer_at_a_time() -> None:
     with pytest.raises(ConfigError, match="data plane"):
         Consumer(config | {"fetch.min.bytes": "many"})
     Consumer(config).close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warnings"),
+    [
+        ({"partition.assignment.strategy": "redundant"}, 1),
+        ({"partition.assignment.strategy": "redundant", "enable.auto.commit": False}, 0),
+        ({"partition.assignment.strategy": "copartitioned"}, 0),
+        ({}, 0),
+    ],
+    ids=["redundant", "redundant without auto-commit", "one owner", "default"],
+)
+def test_auto_commit_by_several_owners_of_a_partition_is_warned_of(
+    settings: dict[str, Any], warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "holdfast.client"), Consumer(NEEDED | settings):
+        said = [record.getMessage() for record in caplog.records if "enable.auto.commit" in record.getMessage()]
+
+    assert len(said) == warnings
+    assert all("'holdfast-redundant' gives a partition to several members: the group 'g'" in one for one in said)
