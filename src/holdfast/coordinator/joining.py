@@ -15,13 +15,15 @@ from holdfast.coordinator.answers import (
 )
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.effects import Record
-from holdfast.coordinator.group import Group
+from holdfast.coordinator.group import CONSUMER, Group
 from holdfast.coordinator.identity import identify
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Call, Client, Member, Parked, Protocol, deduplicated
 from holdfast.coordinator.states import ANSWERS, COMPLETING, DEAD, EMPTY, PREPARING, Answer, Request
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse
+from holdfast.wire.consumer_protocol import subscribed_topics, topic_count
 from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.errors import WireError
 from holdfast.wire.group_records import GroupMetadataKey
 
 FIRST_WITH_REQUIRED_ID: Final = 4
@@ -33,6 +35,9 @@ MAX_FENCED: Final = 1_000
 MAX_PENDING: Final = 1_000
 """Ids handed out and not used, in one group. A client that asks for ever gets the oldest of them forgotten; its owner,
 should it come after all, is told that it is unknown and asks again."""
+
+MOST_TOPICS_COMPARED: Final = 20_000
+"""In one subscription. Reading more of them would hold up everybody else; such a member restarts as on Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,20 +198,49 @@ def _join_by_instance(ctx: Context, group: Group, command: Join, now_ms: int) ->
         _take_seat(ctx, group, command, holder, member_id, now_ms)
         _rejoin_waiting(ctx, group, command, holder, now_ms)
         return
-    answer = ANSWERS[Request.JOIN_STATIC_AGAIN][group.state]
-    replaces = answer is Answer.REPLACE
-    same_protocol = replaces and group.roster.would_elect(holder, command.protocols) == group.stored.protocol_name
-    # KIP-429: who gives a partition up joins again for it to be assigned. Its new process owns nothing and would not;
-    # then nobody has the partition. By Kafka's rules that lasts until something else makes the group rebalance.
-    # The same goes for partitions that were added and that its leader did not assign before it restarted.
-    if same_protocol and not _overlooks_growth(ctx, group, holder) and not calls.hands_over(group, holder):
+    cause: str | None = "a static member restarted"
+    if ANSWERS[Request.JOIN_STATIC_AGAIN][group.state] is Answer.REPLACE:
+        cause = _why_not_replaced(ctx, group, command, holder)
+    if cause is None:
         _replace_stored(ctx, group, command, holder, member_id, now_ms)
         return
     _take_seat(ctx, group, command, holder, member_id, now_ms)
     _park(ctx, group, command, holder, now_ms)
-    other_protocol = " with another protocol" if replaces and not same_protocol else ""
-    cause = f"a static member restarted{other_protocol}"
     rebalance.prepare(ctx, group, now_ms, cause=cause, member=holder, reason=command.request.reason)
+
+
+def _why_not_replaced(ctx: Context, group: Group, command: Join, holder: Member) -> str | None:
+    """Why a stable group rebalances for a static member that restarted; None if it takes its share over quietly."""
+    if group.roster.would_elect(holder, command.protocols) != group.stored.protocol_name:
+        return "a static member restarted with another protocol"
+    if _changes_topics(group, command, holder):
+        return "a static member restarted with other topics"
+    # KIP-429: who gives a partition up joins again for it to be assigned. Its new process owns nothing and would not;
+    # then nobody has the partition. By Kafka's rules that lasts until something else makes the group rebalance.
+    # The same goes for partitions that were added and that its leader did not assign before it restarted.
+    if _overlooks_growth(ctx, group, holder) or calls.hands_over(group, holder):
+        return "a static member restarted"
+    return None
+
+
+def _changes_topics(group: Group, command: Join, holder: Member) -> bool:
+    """Whether a restarted member reads other topics than its predecessor.
+
+    Kafka does not look: a topic that was added to the subscription has no reader until something else makes the group
+    rebalance, and one that was removed stays assigned to a member that does not read it (docs/differences.md, 55). What
+    else is in a subscription does not count. Most clients write into it what they own, which changes with each restart.
+    """
+    name = group.stored.protocol_name
+    before = holder.metadata_for(name)
+    after = next((protocol.metadata for protocol in command.protocols if protocol.name == name), before)
+    if group.protocol_type != CONSUMER or before == after:
+        return False
+    try:
+        if max(topic_count(before), topic_count(after)) > MOST_TOPICS_COMPARED:
+            return False
+        return set(subscribed_topics(before)) != set(subscribed_topics(after))
+    except WireError:
+        return False  # as in Kafka, bytes that are no subscription are nothing to us
 
 
 # -- with a member id --------------------------------------------------------------------------------------------------

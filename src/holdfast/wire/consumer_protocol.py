@@ -133,6 +133,15 @@ def subscribed_topics(metadata: Buffer) -> list[str]:
     return decode(_SubscribedTopics, 0, metadata).topics
 
 
+def topic_count(metadata: Buffer) -> int:
+    """How many topics a subscription says that it has, without a look at them."""
+    try:
+        (count,) = _INT32.unpack_from(metadata, _INT16.size)
+    except error as failure:
+        raise WireError(f"a subscription of {len(metadata)} bytes has no topics") from failure
+    return int(count)
+
+
 def _ordered(entries: list[TopicPartitions]) -> list[TopicPartitions]:
     """One entry a topic, topics and partitions in order."""
     partitions: dict[str, list[int]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
-from holdfast.wire.consumer_protocol import Subscription, encode_subscription
+from holdfast.wire.consumer_protocol import Subscription, TopicPartitions, encode_subscription
 from tests.conformance.member import Member, pair, stable
 from tests.conformance.scenario import Listed, scenario
 from tests.conformance.scene import Scene
@@ -49,6 +49,38 @@ def topic_grows_while_the_leader_knows(scene: Scene) -> None:
     scene.awaits_state("PreparingRebalance")
     leader.beats()
     follower.beats()
+
+
+def subscribed(*topics: str, owned: int = 0) -> tuple[tuple[str, bytes], ...]:
+    owns = [TopicPartitions(topics[0], list(range(owned)))]
+    return (("range", encode_subscription(Subscription(list(topics), owned_partitions=owns))),)
+
+
+@scenario(
+    since=STATIC,
+    listed=[
+        Listed(55, "F2 hears JoinGroup: {error_code=0, generation_id=1, …", "F2 is parked"),
+        Listed(55, "L hears Heartbeat: {error_code=0}", "L hears Heartbeat: {error_code=27}"),
+        Listed(55, "…group_state='Stable'…", "…group_state='PreparingRebalance'…"),
+    ],
+)
+def follower_restarts_with_one_more_topic(scene: Scene) -> None:
+    leader, _ = pair(scene, protocols=subscribed("orders"))
+    again = Member(scene, "F2", "F", protocols=subscribed("orders", "payments"))
+    again.sends_join()
+    again.is_parked()
+    leader.beats()
+    scene.describes()
+
+
+@scenario(since=STATIC)
+def follower_restarts_with_the_same_topics_in_other_bytes(scene: Scene) -> None:
+    leader, _ = pair(scene, protocols=subscribed("orders", "payments", owned=1))
+    again = Member(scene, "F2", "F", protocols=subscribed("orders", "payments", owned=2))
+    again.joins()
+    again.syncs()
+    leader.beats()
+    scene.describes()
 
 
 def first_of_many_ids(scene: Scene, others: int) -> None:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import confluent_kafka
@@ -20,6 +20,7 @@ from holdfast.spark.options import stream_options
 from holdfast.spark.seats import Seat
 from tests.client.consumers import Watched
 from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.spark_engine import Engine, Killed, Point, QueryFailed
 from tests.support.spark_world import World
 
@@ -307,6 +308,28 @@ def test_a_restart_is_noticed_by_nobody_if_the_seat_has_a_name(world: World, sta
             assert changes == 0 and other.partitions == had
         else:
             assert changes > 0
+
+
+def test_a_query_that_is_deployed_with_one_more_topic_reads_it(quick_holdfast: HoldfastBroker) -> None:
+    """On Kafka nobody does (docs/differences.md, 55). The control is above: with the same topics nobody notices."""
+    with closing(World(quick_holdfast)) as world, closing(World(quick_holdfast)) as added:
+        world.make_topic(2, each=5)
+        added.make_topic(2, each=3)
+        with plain(world, **{"group.instance.id": "plain-1", "session.timeout.ms": 30_000}) as leader:
+            eventually(lambda: len(leader.partitions) == 2, "the consumer leads")
+            options = KEPT | {"kafka.group.instance.id": "spark-1"}
+            query = world.query(options)
+            triggered_until(lambda: share(query, world.topic), "the query has a share", query)
+            query.stop()
+
+            again = world.query(options | {"subscribe": f"{world.topic},{added.topic}"}, query.checkpoint)
+
+            wanted = {(added.topic, partition, offset) for partition in (0, 1) for offset in range(3)}
+            triggered_until(
+                lambda: wanted <= {(r.topic, r.partition, r.offset) for r in query.checkpoint.rows},
+                "its records",
+                again,
+            )
 
 
 def test_a_seat_that_is_taken_by_another_query(world: World) -> None:

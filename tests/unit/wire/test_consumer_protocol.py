@@ -28,6 +28,7 @@ from holdfast.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
     subscribed_topics,
+    topic_count,
 )
 from holdfast.wire.errors import WireError
 from tests.support.wire_messages import messages, restricted
@@ -181,6 +182,13 @@ def test_the_coordinator_tells_unreadable_topics_from_none(metadata: bytes) -> N
     assert subscribed_topics(bytes.fromhex("0000 00000000 ffffffff")) == []
 
 
+@pytest.mark.parametrize("topics", [[], ["a"], ["a", "b", "c"]])
+def test_topics_are_counted_without_a_look_at_them(topics: list[str]) -> None:
+    assert topic_count(encode_subscription(Subscription(topics))) == len(topics)
+    with pytest.raises(WireError, match="has no topics"):
+        topic_count(b"\x00\x03\x00\x00\x00")
+
+
 # -- other implementations --------------------------------------------------------------------------------------------
 
 
@@ -329,7 +337,7 @@ def test_counts_that_the_buffer_cannot_hold_are_refused(read: Any) -> None:
         read(bytes.fromhex("00037fffffff") + bytes(1000))
 
 
-@pytest.mark.parametrize("read", [decode_subscription, decode_assignment, subscribed_topics])
+@pytest.mark.parametrize("read", [decode_subscription, decode_assignment, subscribed_topics, topic_count])
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_refused_or_read(read: Any, data: bytes) -> None:
     for prefix in (b"", b"\x00\x00", b"\x00\x03"):

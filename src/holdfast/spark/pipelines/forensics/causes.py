@@ -21,6 +21,7 @@ _KINDS: Final = tuple(
     for pattern, kind in (
         (r"the announced members are all there", "the announced members are all there"),
         (r"\d+ members left", "a member left"),
+        (r"a static member restarted with other topics", "a static member restarted with other topics"),
         (r"a static member restarted", "a static member restarted"),
         (r"no standby took the place of ", "no standby took the place in time"),
         (r"members that waited may have a share", "members that waited may have a share"),
