@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.wire.apis.describe_groups import DescribedGroup
+from holdfast.wire.apis.heartbeat import HEARTBEAT
 from holdfast.wire.apis.join_group import JOIN_GROUP
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberResponse
+from holdfast.wire.apis.offset_commit import OFFSET_COMMIT
 from holdfast.wire.apis.sync_group import SYNC_GROUP
 from tests.conformance.servers import SETTINGS
 from tests.conformance.side import Heard, Side
 
-UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, GROUP_MAX_SIZE_REACHED = 25, 27, 81
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID = 25, 27, 81, 82
 MAX_SIZE = int(SETTINGS["group.max.size"])
 NO_ASSIGNMENT = "assignment=x000000000000ffffffff"
 _LED = re.compile(r" leader=[^,]*,| members=\[.*\]")
@@ -90,6 +92,25 @@ def of_unused_id(kafka: Heard, before: DescribedGroup) -> Explanation | None:
     gone = [entry.member_id for entry in entries if entry.error_code == 0]
     is_unused = bool(gone) and all(member_id and member_id not in members for member_id in gone)
     return Explanation(32, goes_on=False) if is_unused else None
+
+
+def of_empty_id(kafka: Heard | None, holdfast: Heard | None) -> Explanation | None:
+    """A held instance id and no member id: Kafka fences the sender, Holdfast does not know it."""
+    if kafka is None or holdfast is None or kafka.request.API not in (HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT):
+        return None
+    has_no_id = kafka.request.group_instance_id is not None and not kafka.request.member_id
+    codes = list(zip(_codes(kafka.answer), _codes(holdfast.answer), strict=False))
+    expected = (FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID)
+    is_listed = expected in codes and all(pair == expected or pair[0] == pair[1] for pair in codes)
+    return Explanation(51, goes_on=True) if has_no_id and is_listed else None
+
+
+def _codes(answer: Any) -> list[int]:
+    """Of the answer, or of each partition in it."""
+    topics = getattr(answer, "topics", None)
+    if topics is None:
+        return [getattr(answer, "error_code", 0)]
+    return [partition.error_code for topic in topics for partition in topic.partitions]
 
 
 def by_chance(before: str, joined: set[str], kafka: Sequence[str], holdfast: Sequence[str]) -> Explanation | None:

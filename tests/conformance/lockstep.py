@@ -323,6 +323,8 @@ class Play:
         kafka, holdfast = (next((one for one in heard if one.player.name == speaks), None) for heard in self._heard)
         if kafka is not None and (why := known.of_unused_id(kafka, self._before)):
             return why
+        if why := known.of_empty_id(kafka, holdfast):
+            return why
         return known.of_full_group(kafka, holdfast, self._before) or self._sync_timer()
 
     def _sync_timer(self) -> Explanation | None:

@@ -11,19 +11,20 @@ import pytest
 
 from holdfast.coordinator import departures, rebalance
 from holdfast.coordinator.members import Member, Roster
+from holdfast.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.leave_group import MemberIdentity
 from holdfast.wire.apis.sync_group import SyncGroupRequestAssignment
 from holdfast.wire.error_codes import ErrorCode
 from tests.conformance import member as conformance_member
 from tests.conformance.generating import generated
-from tests.conformance.known import CHANCE, by_chance, of_text
+from tests.conformance.known import CHANCE, by_chance, of_empty_id, of_text
 from tests.conformance.lockstep import Result
 from tests.conformance.random_runs import RandomRuns, beside_kafka
 from tests.conformance.scene import Scene
 from tests.conformance.server import Server
 from tests.conformance.servers import SETTINGS, prepared
 from tests.conformance.shrinking import shrunk
-from tests.conformance.side import Pace
+from tests.conformance.side import Heard, Pace
 from tests.conformance.spoilt_broker import broker_in_this_process
 from tests.conformance.steps import Role, Run, Step, Verb
 from tests.conformance.versions import ROWS
@@ -198,3 +199,15 @@ def test_forgotten_member_is_the_only_excuse_for_another_assignment() -> None:
     assert of_text("assignment=x}", "assignment=x000000000000ffffffff}") is not None
     assert of_text("assignment=x01}", "assignment=x000000000000ffffffff}") is None
     assert of_text("assignment=x000000000000ffffffff}", "assignment=x}") is None
+
+
+def heartbeat(member_id: str, instance_id: str | None, code: int) -> Heard:
+    nobody: Any = None
+    return Heard(nobody, HeartbeatRequest("g", 1, member_id, instance_id), HeartbeatResponse(error_code=code))
+
+
+def test_only_a_sender_without_a_member_id_may_be_unknown_instead_of_fenced() -> None:
+    assert of_empty_id(heartbeat("", "A", 82), heartbeat("", "A", 25)) is not None
+    assert of_empty_id(heartbeat("other", "A", 82), heartbeat("other", "A", 25)) is None
+    assert of_empty_id(heartbeat("", "A", 82), heartbeat("", "A", 27)) is None
+    assert of_empty_id(heartbeat("", "A", 25), heartbeat("", "A", 82)) is None

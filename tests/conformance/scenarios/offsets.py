@@ -74,7 +74,11 @@ def strangers_commit_in_a_stable_and_in_an_empty_group(scene: Scene) -> None:
     scene.fetches_offsets({"orders": [0]})
 
 
-@scenario(167, since=STATIC)
+@scenario(
+    167,
+    since=STATIC,
+    listed=[Listed(51, "L hears OffsetCommit: …error_code=82…", "L hears OffsetCommit: …error_code=25…")],
+)
 def fenced_member_commits(scene: Scene) -> None:
     leader, follower = pair(scene)
     leader.commits(3, "orders", "payments", member_id=follower.member_id)

@@ -160,3 +160,30 @@ def heartbeat_of_the_newer_protocol(scene: Scene) -> None:
 )
 def group_is_described_twice_in_one_request(scene: Scene) -> None:
     scene.asks(DescribeGroupsRequest([scene.group, scene.group, "other"]))
+
+
+@scenario(
+    since=STATIC,
+    listed=[
+        Listed(51, "F hears Heartbeat: {error_code=82}", "F hears Heartbeat: {error_code=25}"),
+        Listed(51, "F hears SyncGroup: {error_code=82, …", "F hears SyncGroup: {error_code=25, …"),
+        Listed(51, "F hears OffsetCommit: …error_code=82…", "F hears OffsetCommit: …error_code=25…"),
+    ],
+)
+def static_member_has_forgotten_its_member_id(scene: Scene) -> None:
+    _, follower = pair(scene)
+    follower.beats(member_id="")
+    follower.syncs(member_id="")
+    follower.commits(3, member_id="")
+    follower.beats()
+
+
+@scenario(since=STATIC)
+def static_member_with_a_wrong_member_id(scene: Scene) -> None:
+    """The control: a member id that is somebody else's, or nobody's, is fenced."""
+    leader, follower = pair(scene)
+    follower.beats(member_id=leader.member_id)
+    follower.syncs(member_id="nobody")
+    follower.commits(3, member_id="nobody")
+    follower.leaves(member_id="nobody")
+    follower.leaves(member_id="")

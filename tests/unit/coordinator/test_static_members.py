@@ -381,6 +381,22 @@ def test_h100_commit_with_a_wrong_member_id() -> None:
     assert bench.fetch() == {}
 
 
+def test_an_instance_id_without_a_member_id_is_unknown_and_not_fenced() -> None:
+    bench = Bench()
+    _, follower = pair(bench)
+
+    assert bench.heartbeat("", 1, instance="F") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.sync("", 1, instance="F").code == ErrorCode.UNKNOWN_MEMBER_ID
+    for generation in (1, -1):
+        assert bench.commit({("t", 0): 1}, generation=generation, instance="F").codes == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.fetch() == {}
+    assert not bench.told(EventKind.FENCED)
+    assert follower.heartbeat() == ErrorCode.NONE
+
+    # where a request may have none, the instance id is enough
+    assert bench.leave(("", "F")).codes == [ErrorCode.NONE]
+
+
 def test_h103_a_dynamic_member_with_somebodys_instance_id() -> None:
     bench = Bench()
     static, moving = Consumer(bench, instance="L"), dynamic(bench)
