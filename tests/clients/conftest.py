@@ -12,6 +12,7 @@ import pytest
 from tests.clients.aiokafka_client import AiokafkaClient
 from tests.clients.client import Client, LibraryClient
 from tests.clients.confluent_client import ConfluentClient
+from tests.clients.go_client import GO_CLIENTS, GoClient, go_clients_path
 from tests.clients.java_client import JavaClient
 from tests.clients.kafka_python_client import KafkaPythonClient
 from tests.clients.kcat_client import KcatClient, KcatUnavailable, kcat_path
@@ -19,6 +20,7 @@ from tests.clients.servers import Server
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.fixtures import KEEPS_ALL, missing
 from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.kafka_distribution import KafkaUnavailable
 from tests.support.tcp_proxy import TcpProxy
 
 REAL = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -28,19 +30,21 @@ KCAT = KcatClient()
 JAVA = JavaClient()
 """It comes with Apache Kafka, and is as much of a real part."""
 
+REAL_CLIENTS: list[Any] = [pytest.param(client, marks=REAL) for client in (JAVA, *GO_CLIENTS)]
+
 PYTHON_AND_KCAT = "python-and-kcat"
-JAVA_TOO = "java-too"
+JAVA_AND_GO_TOO = "java-and-go-too"
 ALL = "all"
 SERVERS_AND_CLIENTS: list[Any] = [
     ("holdfast", PYTHON_AND_KCAT),
-    pytest.param("holdfast", JAVA_TOO, marks=REAL),
+    pytest.param("holdfast", JAVA_AND_GO_TOO, marks=REAL),
     pytest.param("kafka", ALL, marks=REAL),
 ]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """On both servers. A test of several clients at once has them without Java on Holdfast, where `make test` runs it,
-    and once more there for Java."""
+    """On both servers. A test of several clients at once has them without Java and Go on Holdfast, where `make test`
+    runs it, and once more there for Java and Go."""
     for name in ("server", "disposable_server"):
         if name in metafunc.fixturenames and "clients" in metafunc.fixturenames:
             metafunc.parametrize((name, "clients"), SERVERS_AND_CLIENTS, indirect=True)
@@ -91,22 +95,28 @@ def named(client: Client) -> str:
     return client.name
 
 
-@pytest.fixture(params=[*LIBRARIES, KCAT, pytest.param(JAVA, marks=REAL)], ids=named)
+@pytest.fixture(params=[*LIBRARIES, KCAT, *REAL_CLIENTS], ids=named)
 def client(request: pytest.FixtureRequest) -> Client:
     found: Client = request.param
-    if found is KCAT:
-        request.getfixturevalue("needs_kcat")
-    if found is JAVA:
-        request.getfixturevalue("apache_kafka_distribution")
+    needs(found, request)
     return found
 
 
-@pytest.fixture(params=[*LIBRARIES, pytest.param(JAVA, marks=REAL)], ids=named)
+@pytest.fixture(params=[*LIBRARIES, *REAL_CLIENTS], ids=named)
 def library(request: pytest.FixtureRequest) -> LibraryClient:
     found: LibraryClient = request.param
-    if found is JAVA:
-        request.getfixturevalue("apache_kafka_distribution")
+    needs(found, request)
     return found
+
+
+def needs(client: Client, request: pytest.FixtureRequest) -> None:
+    """Skips, or fails in CI, where the client is not there."""
+    if client is KCAT:
+        request.getfixturevalue("needs_kcat")
+    if client is JAVA:
+        request.getfixturevalue("apache_kafka_distribution")
+    if isinstance(client, GoClient):
+        request.getfixturevalue("needs_go_clients")
 
 
 @pytest.fixture
@@ -114,14 +124,23 @@ def clients(request: pytest.FixtureRequest) -> list[Client]:
     """At once; kcat too where it is installed, as it must be in CI."""
     if request.param != PYTHON_AND_KCAT:
         request.getfixturevalue("apache_kafka_distribution")
-    if request.param == JAVA_TOO and not {"client", "library"}.isdisjoint(request.fixturenames):
-        return [JAVA]  # what one client wrote the others have read already
+        request.getfixturevalue("needs_go_clients")
+    if request.param == JAVA_AND_GO_TOO and not {"client", "library"}.isdisjoint(request.fixturenames):
+        return [JAVA, *GO_CLIENTS]  # what one client wrote the others have read already
     found: list[Client] = [*LIBRARIES]
     if why_no_kcat() is None or in_ci():
         found.append(KCAT)
     if request.param != PYTHON_AND_KCAT:
-        found.append(JAVA)
+        found += [JAVA, *GO_CLIENTS]
     return found
+
+
+@pytest.fixture(scope="session")
+def needs_go_clients() -> None:
+    try:
+        go_clients_path()
+    except KafkaUnavailable as unavailable:
+        missing(f"needs franz-go, sarama and kafka-go: {unavailable}")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 
 from tests.clients.client import BEGINNING, END, Client, LibraryClient, Record, Sending, Stored, read, read_from, values
 from tests.clients.confluent_client import ConfluentClient
+from tests.clients.go_client import KAFKA_GO
 from tests.clients.servers import Server
 from tests.support.eventually import eventually
 
@@ -22,6 +23,16 @@ def numbered(count: int, first: int = 0) -> list[Record]:
 def sent(stored: list[Stored]) -> list[Record]:
     """What was read, as it was to be sent: offsets and times aside."""
     return [Record(record.value, record.key, record.headers) for record in stored]
+
+
+def as_read_by(reader: Client, records: list[Record]) -> list[Record]:
+    """What this client makes of the records: all but one tell empty from null."""
+    if reader is not KAFKA_GO:
+        return records
+    return [
+        Record(one.value or None, one.key or None, tuple((name, value or None) for name, value in one.headers))
+        for one in records
+    ]
 
 
 def test_what_is_produced_is_read(server: Server, client: Client, topic: str) -> None:
@@ -81,7 +92,8 @@ def test_empty_and_null_keys_and_values(
     library.produce(server.bootstrap, topic, records)
 
     for reader in clients:
-        assert sent(read(reader, server.bootstrap, topic, len(records))) == records, reader.name
+        expected = as_read_by(reader, records)
+        assert sent(read(reader, server.bootstrap, topic, len(records))) == expected, reader.name
 
 
 def test_headers(server: Server, library: LibraryClient, clients: list[Client], topic: str) -> None:
@@ -91,7 +103,7 @@ def test_headers(server: Server, library: LibraryClient, clients: list[Client], 
     library.produce(server.bootstrap, topic, records)
 
     for reader in clients:
-        assert sent(read(reader, server.bootstrap, topic, 2)) == records, reader.name
+        assert sent(read(reader, server.bootstrap, topic, 2)) == as_read_by(reader, records), reader.name
 
 
 def test_timestamps_of_the_producer_come_back(
