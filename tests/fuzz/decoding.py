@@ -15,6 +15,7 @@ from typing import Any, Final
 from google_crc32c import value as crc32c
 
 import holdfast.wire.apis  # noqa: F401  # declares the APIs
+from holdfast.log.inspection import at_once, inspect
 from holdfast.log.record_spans import record_spans, with_records, without_records
 from holdfast.wire.batch import CRC_START, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, batches, parse_header, stamp
 from holdfast.wire.compression import decompress
@@ -29,7 +30,7 @@ from holdfast.wire.errors import WireError
 from holdfast.wire.group_records import decode_record, encode_key, encode_value
 from holdfast.wire.headers import decode_request_header, decode_response
 from holdfast.wire.message import APIS, decode, encode
-from holdfast.wire.records import decode_batch, with_true_max_timestamp
+from holdfast.wire.records import decode_batch
 
 MAX_OUTPUT: Final = 256 * 1024
 """What compressed records may unpack to. The broker allows more; time grows with that, not with the input."""
@@ -142,7 +143,7 @@ def _batch(body: bytes) -> None:
     for batch in batches(bytearray(body)):
         unpacked = bytes(decompress(batch.header.codec, batch.data[HEADER_SIZE:], MAX_OUTPUT))
         with suppress(WireError):
-            with_true_max_timestamp(batch)
+            at_once(inspect(unpacked, batch.header))
         stamp(batch.data, 7, 0, 1_000)
         header = parse_header(batch.data)
         spans = record_spans(unpacked, header)

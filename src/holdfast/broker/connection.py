@@ -15,21 +15,24 @@ from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
 from time import monotonic
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.broker.dispatch import NO_REPLY, Disconnect, Encoded, Handler, LastReply, RequestContext
+from holdfast.broker.dispatch import NO_REPLY, Disconnect, Encoded, EncodedParts, Handler, LastReply, RequestContext
 from holdfast.broker.framing import SCRATCH_BYTES, FrameReader
 from holdfast.broker.outbox import Outbox
 from holdfast.broker.security.acls import host_of
+from holdfast.broker.slices import Work
+from holdfast.log import FileRegion
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.apis.fetch import FETCH
 from holdfast.wire.apis.join_group import JOIN_GROUP
 from holdfast.wire.apis.join_groups import JOIN_GROUPS
+from holdfast.wire.apis.produce import PRODUCE
 from holdfast.wire.apis.sync_group import SYNC_GROUP
 from holdfast.wire.errors import WireError
 from holdfast.wire.headers import decode_request_header
-from holdfast.wire.message import Api, decoder, encoder
+from holdfast.wire.message import Api, decoder, encoder, sliced_decoder, sliced_encoder
 
 if TYPE_CHECKING:
     from holdfast.broker.clock import Timer
@@ -49,6 +52,12 @@ PIPELINE_BYTES: Final = 64 * 1024
 
 LARGE_READ: Final = SCRATCH_BYTES // 2
 """A read of this many bytes comes from a client that has more to send than we should take at once."""
+
+LARGE_FRAME: Final = 16 * 1024
+"""A request of more bytes may have thousands of elements: it is decoded in slices."""
+
+JOINED_PARTS: Final = 1024
+"""As many pieces of a large reply are joined at a time."""
 
 TURN_SECONDS: Final = 0.002
 """How long one connection's pipelined requests are answered before the others get their turn."""
@@ -89,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         "last_active",
         "principal",
         "received_bytes",
+        "rests_until",
     )
 
     def __init__(self, broker: Broker, door: Door) -> None:
@@ -120,6 +130,8 @@ class Connection(asyncio.BufferedProtocol):
         """Who sends the requests of groups over this connection; `Groups` keeps it here."""
         self.last_active = broker.clock.now()
         self.received_bytes = 0
+        self.rests_until = 0.0
+        """Its next request that takes long waits until then; `Slices` keeps it here."""
 
     # -- the event loop's calls ----------------------------------------------------------------------------------------
 
@@ -171,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """What waits for nothing but its turn is still served, as by Kafka: nobody stays for the answer to acks=0."""
         self._peer_is_done = True
-        return self._turn_is_due
+        return self._turn_is_due or (self._parked is not None and self._parked_api is PRODUCE)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # how it ended changes nothing here
         if self._outbox is None:
@@ -206,7 +218,10 @@ class Connection(asyncio.BufferedProtocol):
     def _next_turn(self) -> None:
         self._turn_is_due = False
         self._serve_waiting()
-        if self._peer_is_done and not self._turn_is_due:
+        self._close_or_read_on()
+
+    def _close_or_read_on(self) -> None:
+        if self._peer_is_done and not self._turn_is_due and self._parked is None:
             self.close(None)
             return
         self._resume_reading()
@@ -219,9 +234,14 @@ class Connection(asyncio.BufferedProtocol):
                 raise self._no_handler(api_key)
             lowest, highest = handler.served
             if lowest <= version <= highest:
-                request, _ = decoder(handler.api.request, version)(frame, position)
                 context = RequestContext(self, version, correlation_id, client_id)
-                answer = handler.function(self._broker, request, context)
+                if len(frame) > LARGE_FRAME:
+                    answer = self._broker.slices.begin(self._handle_large(handler, context, frame, position), self)
+                else:
+                    request, _ = decoder(handler.api.request, version)(frame, position)
+                    answer = handler.function(self._broker, request, context)
+                    if type(answer) is GeneratorType:
+                        answer = self._broker.slices.begin(answer, self)
                 if type(answer) is CoroutineType:
                     self._park(answer, handler, context, frame)
                     return
@@ -234,11 +254,17 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(error)
         self._release(frame)
 
+    def _handle_large(self, handler: Handler, context: RequestContext, frame: Frame, position: int) -> Work[Any]:
+        request, _ = yield from sliced_decoder(handler.api.request, context.api_version)(frame, position)
+        answer = handler.function(self._broker, request, context)
+        return (yield from answer) if type(answer) is GeneratorType else answer
+
     def _park(self, answer: Coroutine[Any, Any, Any], handler: Handler, context: RequestContext, frame: Frame) -> None:
         """The answer has to wait, and with it the requests behind it."""
         self._parked_api = handler.api
-        self._parked = asyncio.get_running_loop().create_task(answer)
+        self._parked = asyncio.get_running_loop().create_task(self._encoded(answer, context.api_version))
         self._parked.add_done_callback(partial(self._unpark, handler, context, frame))
+        self._parked.add_done_callback(lambda _: answer.close())  # it may have been cancelled before it began
 
     def _unpark(self, handler: Handler, context: RequestContext, frame: Frame, parked: asyncio.Task[Any]) -> None:
         self._parked = None
@@ -251,7 +277,14 @@ class Connection(asyncio.BufferedProtocol):
             self._fail(error)
         self._release(frame)
         self._serve_waiting()
-        self._resume_reading()
+        self._close_or_read_on()
+
+    async def _encoded(self, answer: Coroutine[Any, Any, Any], version: int) -> Any:
+        """The answer when it is there. What took long to find takes long to encode, too."""
+        response = await answer
+        if type(response) in (Encoded, LastReply) or response is NO_REPLY:
+            return response
+        return await self._broker.slices.finish(_encode(response, version))
 
     def _fail(self, error: Exception) -> None:
         """A request that is malformed closes its connection with one log line; one that we could not answer, too."""
@@ -287,9 +320,13 @@ class Connection(asyncio.BufferedProtocol):
             self._reply(handler, version, correlation_id, response.response)
             self.close(response.reason)
             return
-        parts: list[Any] = [b""]
-        encoder(type(response), version)(response, parts)
-        size = sum(map(len, parts)) + (5 if flexible else 4)
+        if type(response) is EncodedParts:
+            parts, size = response.parts, response.size
+        else:
+            parts = [b""]
+            encoder(type(response), version)(response, parts)
+            size = sum(map(len, parts))
+        size += 5 if flexible else 4
         parts[0] = _frame_start_flexible(size, correlation_id, 0) if flexible else _frame_start(size, correlation_id)
         if api is FETCH:
             self._outbox.add(parts, size + 4)  # with records that stay in their files
@@ -420,3 +457,31 @@ class Connection(asyncio.BufferedProtocol):
 
     def _say_goodbye(self) -> None:
         """Nothing is said without TLS."""
+
+
+def _encode(response: Any, version: int) -> Work[EncodedParts]:
+    """The response in as few pieces as possible: records that are still in their files stay as they are."""
+    parts: list[Any] = []
+    joined: list[Any] = [b""]
+    size = 0
+    for _ in sliced_encoder(type(response), version)(response, parts):
+        if len(parts) >= JOINED_PARTS:
+            size += _join(parts, joined)
+        yield
+    size += _join(parts, joined)
+    return EncodedParts(joined, size)
+
+
+def _join(parts: list[Any], joined: list[Any]) -> int:
+    """Moves the parts to `joined`, as one if they are all bytes; returns how many bytes they are."""
+    size = sum(map(len, parts))
+    if all(map(_is_bytes, parts)):
+        joined.append(b"".join(parts))
+    else:
+        joined.extend(parts)
+    parts.clear()
+    return size
+
+
+def _is_bytes(part: Any) -> bool:
+    return type(part) is not FileRegion

@@ -1,8 +1,9 @@
 """Which function answers which API, in which versions. The ApiVersions reply is made from this table.
 
 A handler is a function (broker, request, context) that returns the response, or a coroutine for one that has to wait:
-then the request is parked, which blocks its own connection and nobody else's. Each handler lives in
-`handlers/<api>.py` and registers itself with `@handles`.
+then the request is parked, which blocks its own connection and nobody else's. One whose work grows with the request is
+a generator function, which yields wherever it may pause (`slices.py`). Each handler lives in `handlers/<api>.py` and
+registers itself with `@handles`.
 """
 
 from __future__ import annotations
@@ -52,6 +53,16 @@ class Encoded:
 
     def __init__(self, body: bytes) -> None:
         self.body = body
+
+
+class EncodedParts:
+    """A response body in pieces; the first one is empty, and `size` is that of all of them."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self, parts: list[Any], size: int) -> None:
+        self.parts = parts
+        self.size = size
 
 
 class NoReply:

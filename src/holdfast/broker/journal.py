@@ -74,7 +74,7 @@ class GroupJournal:
         )
         view = memoryview(bytearray(data))
         partition.log.append(
-            [Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=now_ms, keys_are_known=True
+            [Batch(parse_header(view), view)], leader_epoch=LEADER_EPOCH, now_ms=now_ms, records_are_known=True
         )
         return partition
 

@@ -35,6 +35,7 @@ from holdfast.broker.security.doorway import DOORWAY
 from holdfast.broker.security.tls import Tls
 from holdfast.broker.security.user_desk import UserDesk
 from holdfast.broker.security.users import Users, UsersFileError
+from holdfast.broker.slices import Slices
 from holdfast.broker.tls_connection import TlsConnection
 from holdfast.broker.topics import Topics, TopicsFileError
 from holdfast.log import DataDirectory, LogError
@@ -45,6 +46,8 @@ logger = logging.getLogger(__name__)
 BACKLOG = 1024
 SWEEP_SECONDS = 1.0
 """How often idle and stalled connections are looked for."""
+MOST_UNPACKED = 2
+"""So many large record batches are unpacked at a time, to be looked at: each takes up to 64 MiB."""
 
 
 class BrokerError(Exception):
@@ -57,6 +60,8 @@ class Broker:
         self._data_path = data
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.changes = Changes()
+        self.slices = Slices()
+        self.unpacking = asyncio.Semaphore(MOST_UNPACKED)
         self.disk_state = DiskState()
         self.altering = asyncio.Lock()
         self.memory = MemoryPool(config.queued_max_request_bytes)

@@ -31,9 +31,10 @@ from holdfast.log.compaction import Compacted, Compaction
 from holdfast.log.compaction_process import CompactionProcess, Pass, Workplace
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import CorruptLog, OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
+from holdfast.log.inspection import asks_for_inspection, at_once, inspected
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
 from holdfast.log.producer_state import ProducerState
-from holdfast.log.record_spans import refuse_records_without_key
+from holdfast.log.record_spans import unpack
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
 from holdfast.log.retention import DeletedSegment
 from holdfast.log.segment import FileRegion, Segment
@@ -42,12 +43,9 @@ from holdfast.log.timestamps import TimestampOffset
 from holdfast.wire.batch import (
     NO_TIMESTAMP,
     Batch,
-    BatchError,
-    BatchFault,
     Buffer,
     stamp,
 )
-from holdfast.wire.records import with_true_max_timestamp
 
 _logger = logging.getLogger(__name__)
 
@@ -208,23 +206,20 @@ class PartitionLog:
     # Appending
 
     def append(
-        self, batches: Sequence[Batch], *, leader_epoch: int, now_ms: int, keys_are_known: bool = False
+        self, batches: Sequence[Batch], *, leader_epoch: int, now_ms: int, records_are_known: bool = False
     ) -> Appended:
         """Store all batches, or none. They must have come out of :func:`holdfast.wire.batch.batches`.
 
         The bytes are written in place where the buffer allows: base offset and leader epoch are the log's. With
-        `keys_are_known` the caller made the records itself, each with a key, and nobody looks for one without.
+        `records_are_known` the caller made the records itself or has inspected them; else that is done here.
         """
         if not batches:
             raise ValueError("nothing to append")
         self._refuse_after_failed_sync()
         append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else None
-        size = self._check_sizes(batches)
-        if append_time is None:
-            batches = [self._with_sane_timestamps(batch, now_ms) for batch in batches]
-        if self.config.compacts and not keys_are_known:
-            for batch in batches:
-                refuse_records_without_key(batch.data, batch.header)
+        size = self.check_sizes(batches)
+        if not records_are_known:
+            batches = [self._inspected(batch, now_ms) for batch in batches]
         with self._lock:
             stored = self._producers.check_all([batch.header for batch in batches])
             if stored is not None:
@@ -244,7 +239,7 @@ class PartitionLog:
         time = NO_TIMESTAMP if append_time is None else append_time
         return Appended(base_offset, self.end_offset - 1, time, self.start_offset)
 
-    def _check_sizes(self, batches: Sequence[Batch]) -> int:
+    def check_sizes(self, batches: Sequence[Batch]) -> int:
         total = 0
         for batch in batches:
             size = len(batch.data)
@@ -257,17 +252,10 @@ class PartitionLog:
             raise RecordListTooLarge(message)
         return total
 
-    def _with_sane_timestamps(self, batch: Batch, now_ms: int) -> Batch:
-        if batch.header.max_timestamp < batch.header.base_timestamp:
-            batch = with_true_max_timestamp(batch)
-        header, config = batch.header, self.config
-        early = now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
-        late = header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
-        if late or (early and header.base_timestamp != NO_TIMESTAMP):
-            found = header.max_timestamp if late else header.base_timestamp
-            message = f"timestamp {found} is too far from the broker's time {now_ms}"
-            raise BatchError(BatchFault.INVALID_TIMESTAMP, message)
-        return batch
+    def _inspected(self, batch: Batch, now_ms: int) -> Batch:
+        if not asks_for_inspection(self.config, batch.header, now_ms):
+            return batch
+        return at_once(inspected(self.config, batch, unpack(batch.data, batch.header), self.directory.name, now_ms))
 
     def _segment_for(self, placed: Sequence[_Place], size: int, now_ms: int) -> Segment:
         """The segment to append to: the last one, or a new one by Kafka's rules for rolling."""

@@ -90,14 +90,6 @@ def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
     return spans
 
 
-def refuse_records_without_key(batch: Buffer, header: BatchHeader) -> None:
-    """As Kafka does where a topic is compacted: such a record would be gone with the next compaction."""
-    for span in record_spans(unpack(batch, header), header):
-        if span.key is None:
-            message = f"record {span.offset_delta} has no key, and the topic is compacted by key"
-            raise BatchError(BatchFault.INVALID_RECORD, message)
-
-
 def with_records(
     batch: bytes, header: BatchHeader, records: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
 ) -> bytes:

@@ -7,12 +7,15 @@ arrays are inlined loops.
 Hostile input: a length or count is compared with the bytes that remain before anything is allocated for it, and the
 elements of all arrays of one message are counted against `MAX_ELEMENTS`, because an empty element takes two bytes on
 the wire and two hundred in memory. Whatever goes wrong ends in `WireError`.
+
+Large messages: the same functions are also made as generators, which yield while they go through arrays, so that a
+caller with other things to do can pause in the middle of a message.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from holdfast.wire.errors import WireError
@@ -21,10 +24,12 @@ from holdfast.wire.varint import SMALL_UVARINTS, decode_uvarint, encode_uvarint
 
 Encoder = Callable[[Any, list[Any]], None]
 Decoder = Callable[[Any, int], tuple[Any, int]]
+SlicedEncoder = Callable[[Any, list[Any]], Generator[None, None, None]]
+SlicedDecoder = Callable[[Any, int], Generator[None, None, tuple[Any, int]]]
 
-MAX_ELEMENTS: Final = 500_000
+MAX_ELEMENTS: Final = 200_000
 """Array elements in one message. A commit or fetch of 100,000 partitions fits; at about 0.5 µs and 200 bytes an
-element, the largest message costs a quarter of a second and 100 MB rather than minutes and the whole memory."""
+element, the largest message costs a tenth of a second and 40 MB rather than minutes and the whole memory."""
 
 MAX_STRING: Final = 0x7FFF
 """Bytes in a string: what its 2-byte length can say in versions that are not flexible, and Kafka's limit in all."""
@@ -36,8 +41,9 @@ READY_MADE: Final = 16
 class _Source:
     """Lines of a function under construction and the objects they refer to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sliced: bool = False) -> None:
         self.lines: list[str] = []
+        self.sliced = sliced
         self.names: dict[str, Any] = {
             "WireError": WireError,
             "uvarint": decode_uvarint,
@@ -49,6 +55,11 @@ class _Source:
 
     def add(self, line: str) -> None:
         self.lines.append("    " * self.indent + line)
+
+    def may_pause(self) -> None:
+        """A place in a loop where the function pauses, if it is a generator."""
+        if self.sliced:
+            self.add("yield")
 
     def fresh(self, stem: str) -> str:
         self._counter += 1
@@ -87,10 +98,19 @@ class _Source:
 
 def make_decoder(cls: type[Any], version: int, flexible: bool) -> Decoder:
     """A function (buffer, position) -> (message, position after it)."""
-    src = _Source()
+    return _decoder(_Source(), cls, version, flexible)  # type: ignore[no-any-return]
+
+
+def make_sliced_decoder(cls: type[Any], version: int, flexible: bool) -> SlicedDecoder:
+    """The same as a generator, which returns what the function returns."""
+    return _decoder(_Source(sliced=True), cls, version, flexible)  # type: ignore[no-any-return]
+
+
+def _decoder(src: _Source, cls: type[Any], version: int, flexible: bool) -> Any:
     src.lines.append("def decode(buf, pos):")
     src.names["FAILURES"] = (IndexError, struct.error, UnicodeDecodeError, OverflowError)
     src.add("end = len(buf)")
+    src.may_pause()
     src.add(f"left = {MAX_ELEMENTS}")
     src.add("try:")
     src.indent += 1
@@ -99,7 +119,7 @@ def make_decoder(cls: type[Any], version: int, flexible: bool) -> Decoder:
     src.indent -= 1
     src.add("except FAILURES as error:")
     src.add(f"    raise WireError('malformed {cls.__name__} v{version}: %s' % error) from error")
-    return src.compile("decode")  # type: ignore[no-any-return]
+    return src.compile("decode")
 
 
 def _decode_struct(src: _Source, cls: type[Any], version: int, flexible: bool, target: str) -> None:
@@ -235,6 +255,7 @@ def _decode_array(src: _Source, spec: Spec, version: int, flexible: bool, target
         src.add(f"{items} = []")
         src.add(f"for _ in range({count}):")
         src.indent += 1
+        src.may_pause()
         _decode_value(src, spec.element, version, flexible, element)
         src.add(f"{items}.append({element})")
         src.indent -= 1
@@ -253,6 +274,7 @@ def _decode_tags(src: _Source, tagged: list[tuple[str, Spec]], version: int) -> 
     src.add(f"if left < 0: raise WireError('more than {MAX_ELEMENTS} tagged fields in one message')")
     src.add(f"for _ in range({count}):")
     src.indent += 1
+    src.may_pause()
     src.add(f"{tag}, pos = uvarint(buf, pos)")
     src.add(f"{size}, pos = uvarint(buf, pos)")
     src.add(f"{stop} = pos + {size}")
@@ -292,18 +314,27 @@ def minimum_size(spec: Spec, version: int, flexible: bool) -> int:
 
 def make_encoder(cls: type[Any], version: int, flexible: bool) -> Encoder:
     """A function (message, parts) that appends the message's bytes to the list `parts`."""
-    src = _Source()
+    return _encoder(_Source(), cls, version, flexible)  # type: ignore[no-any-return]
+
+
+def make_sliced_encoder(cls: type[Any], version: int, flexible: bool) -> SlicedEncoder:
+    """The same as a generator. Whenever it yields, the caller may take away what is in `parts`."""
+    return _encoder(_Source(sliced=True), cls, version, flexible)  # type: ignore[no-any-return]
+
+
+def _encoder(src: _Source, cls: type[Any], version: int, flexible: bool) -> Any:
     src.lines.append("def encode(message, parts):")
     src.names["FAILURES"] = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
     src.add("append = parts.append")
     src.add("try:")
     src.indent += 1
     src.add("pass")
+    src.may_pause()
     _encode_struct(src, cls, version, flexible, "message", "append")
     src.indent -= 1
     src.add("except FAILURES as error:")
     src.add(f"    raise WireError('cannot encode {cls.__name__} v{version}: %s' % error) from error")
-    return src.compile("encode")  # type: ignore[no-any-return]
+    return src.compile("encode")
 
 
 def _encode_struct(src: _Source, cls: type[Any], version: int, flexible: bool, value: str, append: str) -> None:
@@ -428,6 +459,7 @@ def _encode_array(src: _Source, spec: Spec, version: int, flexible: bool, field:
             element = src.fresh("u")
             src.add(f"for {element} in {items}:")
             src.indent += 1
+            src.may_pause()
             _encode_run(src, [(element, spec.element)], append)
             src.indent -= 1
         else:
@@ -437,6 +469,7 @@ def _encode_array(src: _Source, spec: Spec, version: int, flexible: bool, field:
         src.add(f"for {element} in {items}:")
         src.indent += 1
         src.add("pass")
+        src.may_pause()
         _encode_value(src, spec.element, version, flexible, element, append)
         src.indent -= 1
     src.indent -= 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import IntEnum
+from mmap import mmap
 from typing import TypeAlias
 
 import cramjam
@@ -19,6 +20,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # Far above what a batch of the default message.max.bytes (1 MiB) unpacks to, far below what hurts a process.
 DEFAULT_MAX_OUTPUT = 64 * 1024 * 1024
+
+_MAPPED_FROM = 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -66,14 +69,14 @@ def decompress(codec: int, data: Buffer, max_output: int = DEFAULT_MAX_OUTPUT) -
     return _decompress_bounded(into, data, max_output)
 
 
-_DECOMPRESS_INTO: dict[int, Callable[[Buffer, bytearray], int]] = {
+_DECOMPRESS_INTO: dict[int, Callable[[Buffer, bytearray | mmap], int]] = {
     Codec.GZIP: cramjam.gzip.decompress_into,
     Codec.LZ4: cramjam.lz4.decompress_into,
     Codec.ZSTD: cramjam.zstd.decompress_into,
 }
 
 
-def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, max_output: int) -> memoryview:
+def _decompress_bounded(into: Callable[[Buffer, bytearray | mmap], int], data: Buffer, max_output: int) -> memoryview:
     """Unpack into a buffer that grows with need, since the formats need not say how much comes out.
 
     The decoder stops at the buffer's end, so a bomb costs one buffer of the limit at most. A corrupt input is
@@ -81,7 +84,9 @@ def _decompress_bounded(into: Callable[[Buffer, bytearray], int], data: Buffer, 
     """
     room = min(max_output, max(8 * len(data), 64 * 1024))
     while True:
-        output = bytearray(room)
+        # A mapping's pages are made as they are written to, by the decoder and without the interpreter's lock; a large
+        # bytearray would be filled with zeros under it.
+        output: bytearray | mmap = bytearray(room) if room <= _MAPPED_FROM else mmap(-1, room)
         try:
             return memoryview(output)[: into(data, output)]
         except cramjam.DecompressionError as error:

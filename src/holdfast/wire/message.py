@@ -16,7 +16,16 @@ from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
-from holdfast.wire.codegen import Decoder, Encoder, make_decoder, make_encoder
+from holdfast.wire.codegen import (
+    Decoder,
+    Encoder,
+    SlicedDecoder,
+    SlicedEncoder,
+    make_decoder,
+    make_encoder,
+    make_sliced_decoder,
+    make_sliced_encoder,
+)
 from holdfast.wire.errors import WireError
 from holdfast.wire.fields import LATEST
 
@@ -35,6 +44,8 @@ class Message(Protocol):
     FLEXIBLE: ClassVar[int]
     encoders: ClassVar[dict[int, Encoder]]
     decoders: ClassVar[dict[int, Decoder]]
+    sliced_encoders: ClassVar[dict[int, SlicedEncoder]]
+    sliced_decoders: ClassVar[dict[int, SlicedDecoder]]
 
 
 @dataclass(slots=True)
@@ -74,6 +85,8 @@ def message(*, versions: tuple[int, int], flexible: int = LATEST) -> Callable[[t
         declared.FLEXIBLE = flexible
         declared.encoders = {}
         declared.decoders = {}
+        declared.sliced_encoders = {}
+        declared.sliced_decoders = {}
         return declared  # type: ignore[no-any-return]  # the same class, with class attributes added
 
     return declare
@@ -119,6 +132,26 @@ def decoder(cls: Any, version: int) -> Decoder:
         return cls.decoders[version]  # type: ignore[no-any-return]
     except KeyError:
         made = cls.decoders[version] = make_decoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
+        return made
+
+
+def sliced_encoder(cls: Any, version: int) -> SlicedEncoder:
+    """`encoder` as a generator, for a message that may be large."""
+    try:
+        return cls.sliced_encoders[version]  # type: ignore[no-any-return]
+    except KeyError:
+        made = make_sliced_encoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
+        cls.sliced_encoders[version] = made
+        return made
+
+
+def sliced_decoder(cls: Any, version: int) -> SlicedDecoder:
+    """`decoder` as a generator, for a message that may be large."""
+    try:
+        return cls.sliced_decoders[version]  # type: ignore[no-any-return]
+    except KeyError:
+        made = make_sliced_decoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
+        cls.sliced_decoders[version] = made
         return made
 
 

@@ -112,14 +112,12 @@ def decode_batch(
     return _decode_records(data, header)
 
 
-def with_true_max_timestamp(batch: Batch) -> Batch:
-    """The batch with the maximum timestamp its records have.
+def with_max_timestamp(batch: Batch, latest: int) -> Batch:
+    """The batch with the maximum timestamp that was found in its records.
 
     Some clients leave the header's field unset. Kafka recomputes it for every batch; we only where it cannot
     be true, because the time index would be misled.
     """
-    records = decode_batch(batch.data, check_crc=False)
-    latest = max(record.timestamp for record in records)
     header = batch.header
     data = with_timestamps(batch.data, header.base_offset, header.leader_epoch, latest, 0)
     return Batch(parse_header(data), memoryview(data))

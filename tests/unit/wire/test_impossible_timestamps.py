@@ -7,8 +7,8 @@ import struct
 import pytest
 from google_crc32c import value as crc32c
 
-from holdfast.wire.batch import CRC_START, Batch, BatchError, BatchFault, parse_header
-from holdfast.wire.records import MAX_INT64, Record, decode_batch, encode_batch, with_true_max_timestamp
+from holdfast.wire.batch import CRC_START, BatchError, BatchFault
+from holdfast.wire.records import MAX_INT64, Record, decode_batch, encode_batch
 
 BASE_TIMESTAMP_AT = 27
 
@@ -33,10 +33,3 @@ def test_a_timestamp_past_it_is_refused(base: int, later_by: int) -> None:
         decode_batch(batch_from(base, later_by))
 
     assert refused.value.fault is BatchFault.INVALID_RECORD
-
-
-def test_a_batch_that_must_be_given_such_a_timestamp_is_refused() -> None:
-    data = memoryview(batch_from(MAX_INT64, 1))
-
-    with pytest.raises(BatchError, match="does not fit 64 bits"):
-        with_true_max_timestamp(Batch(parse_header(data), data))

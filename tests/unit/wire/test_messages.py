@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
+from holdfast.log.inspection import at_once
 from holdfast.wire.apis.api_versions import ApiVersionsResponse
+from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -35,7 +37,7 @@ from holdfast.wire.apis.offset_fetch import (
 )
 from holdfast.wire.errors import WireError
 from holdfast.wire.fields import ZERO_UUID, specs_of
-from holdfast.wire.message import decode, decoder, encode
+from holdfast.wire.message import decode, decoder, encode, sliced_decoder, sliced_encoder
 from tests.support.wire_messages import (
     CASES,
     FIRST_OF_OURS,
@@ -67,6 +69,33 @@ def test_what_is_encoded_is_decoded_again(cls: Any, data: st.DataObject) -> None
         encoded = encode(message, version)
 
         assert decoder(cls, version)(encoded, 0) == (message, len(encoded))
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES, ids=case_id)
+def test_in_slices_the_same_is_encoded_and_decoded(cls: Any, version: int) -> None:
+    value = random_message(cls, version, random.Random(11))
+    taken: list[Any] = []
+    parts: list[Any] = []
+    for _ in sliced_encoder(cls, version)(value, parts):
+        taken += parts
+        parts.clear()
+
+    encoded = b"".join([*taken, *parts])
+
+    assert encoded == encode(value, version)
+    assert at_once(sliced_decoder(cls, version)(encoded, 0)) == (value, len(encoded))
+
+
+def test_in_slices_there_is_a_place_to_pause_at_each_element() -> None:
+    value = MetadataRequest([MetadataRequestTopic(name=str(number)) for number in range(100)])
+
+    assert sum(1 for _ in sliced_encoder(MetadataRequest, 9)(value, [])) > 100
+    assert sum(1 for _ in sliced_decoder(MetadataRequest, 9)(encode(value, 9), 0)) > 100
+
+
+def test_in_slices_malformed_input_ends_in_a_wire_error() -> None:
+    with pytest.raises(WireError, match="length 5 past the end"):
+        at_once(sliced_decoder(MetadataRequest, 4)(b"\x00\x00\x00\x01\x00\x05ab", 0))
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=case_id)

@@ -17,7 +17,7 @@ from kio.records.readers import read_batch as kio_read_batch
 from holdfast.wire.batch import Batch, BatchError, batches, parse_header
 from holdfast.wire.compression import Codec
 from holdfast.wire.errors import WireError
-from holdfast.wire.records import Record, decode_batch, encode_batch, with_true_max_timestamp
+from holdfast.wire.records import Record, decode_batch, encode_batch, with_max_timestamp
 
 # kio reads timestamps as datetimes, so they stay within its years.
 timestamps = st.integers(0, 4_000_000_000_000)
@@ -169,7 +169,7 @@ def test_a_wrong_crc_is_noticed_unless_the_caller_knows_better() -> None:
     assert decode_batch(batch, check_crc=False)[0].value == b"value"
 
 
-def test_a_missing_maximum_timestamp_is_taken_from_the_records() -> None:
+def test_a_maximum_timestamp_can_be_given_to_a_batch() -> None:
     # given a batch from a client that never sets the field
     records = [Record(0, 500, b"k", b"v"), Record(1, 900, b"k", b"v"), Record(2, 700, b"k", b"v")]
     sent = bytearray(encode_batch(records))
@@ -177,7 +177,7 @@ def test_a_missing_maximum_timestamp_is_taken_from_the_records() -> None:
     (batch,) = batches(sealed(sent))
 
     # when
-    repaired = with_true_max_timestamp(batch)
+    repaired = with_max_timestamp(batch, 900)
 
     # then
     assert isinstance(repaired, Batch)

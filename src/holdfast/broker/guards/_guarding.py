@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.broker.dispatch import HANDLERS, Handler, RequestContext
 from holdfast.broker.security.user_desk import Access
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from holdfast.wire.apis.describe_cluster import DESCRIBE_CLUSTER
@@ -113,7 +114,13 @@ def parted(things: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list
 
 def then(answer: Any, change: Callable[[Any], Any]) -> Any:
     """The handler's answer with a change, now or when it is there."""
+    if isinstance(answer, Generator):
+        return _in_slices(answer, change)
     return _later(answer, change) if isinstance(answer, Coroutine) else change(answer)
+
+
+def _in_slices(work: Work[Any], change: Callable[[Any], Any]) -> Work[Any]:
+    return then((yield from work), change)
 
 
 async def _later(answer: Coroutine[Any, Any, Any], change: Callable[[Any], Any]) -> Any:

@@ -1,0 +1,166 @@
+"""Long work in slices, so that no request holds the event loop.
+
+A handler that may have much to do is a generator function: each `yield` is a place where its work may pause. What is
+done within one slice, as nearly every request is, is answered at once. The rest goes on slice by slice, one slice of
+one request in each round of the event loop, in turn with the other requests that have more to do; between two slices
+everybody else is served. A generator may also yield an awaitable (a worker thread's result, say): it goes on with what
+came of it.
+
+Not a worker thread for all of it, because in Python that would hold the interpreter, and with it the event loop, just
+as long, and because handlers look at what the event loop's thread changes (docs/decisions/0016).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from time import monotonic
+from types import CoroutineType
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Work: TypeAlias = Generator[Any, Any, T]
+"""What can be done in slices: yields None or an awaitable, and returns the outcome."""
+
+SLICE_SECONDS: Final = 0.002
+"""How long one request works before the others have their turn."""
+
+FREE_SECONDS: Final = 0.05
+"""A connection whose request took longer than this rests for as long as it took before its next long one begins: so
+one connection has half of the event loop's time at most, even if nobody else wants any."""
+
+NEVER: Final = 1_000_000_000
+
+
+class Resting(Protocol):
+    """On whose account the work is done."""
+
+    rests_until: float
+
+
+class Slices:
+    """The long works under way, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_granted = False
+        self._under_way = 0
+        self._usual_threshold = gc.get_threshold()
+
+    def begin(self, work: Work[T], account: Resting | None = None) -> T | Coroutine[Any, Any, T]:
+        """The outcome if it takes no longer than a slice, else a coroutine that has it later."""
+        until = monotonic() + SLICE_SECONDS
+        try:
+            while True:
+                awaited = next(work)
+                if awaited is not None or monotonic() > until:
+                    return self._go_on(work, awaited, account)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+    async def finish(self, work: Work[T], account: Resting | None = None) -> T:
+        """The outcome, for a coroutine that has long work to do."""
+        outcome = self.begin(work, account)
+        if type(outcome) is CoroutineType:
+            return await outcome  # type: ignore[no-any-return]
+        return outcome  # type: ignore[return-value]
+
+    async def over(self, things: Iterable[T]) -> AsyncIterator[T]:
+        """The things one by one, for a coroutine that goes through many: it pauses between two of them when it must."""
+        until = monotonic() + SLICE_SECONDS
+        for thing in things:
+            if monotonic() > until:
+                await self._turn()
+                self._slice_is_over()  # it may wait for anything now: the next one need not wait for that
+                until = monotonic() + SLICE_SECONDS
+            yield thing
+
+    async def _go_on(self, work: Work[T], awaited: Awaitable[Any] | None, account: Resting | None) -> T:
+        self._started()
+        spent = 0.0
+        try:
+            rest_seconds = 0.0 if account is None else account.rests_until - monotonic()
+            while True:
+                step: Callable[[], Awaitable[Any] | None] = work.__next__
+                if awaited is not None:
+                    step = await _outcome_of(awaited, work)
+                if rest_seconds > 0:
+                    await asyncio.sleep(rest_seconds)
+                    rest_seconds = 0
+                await self._turn()
+                begun = monotonic()
+                try:
+                    awaited = _slice(step, work, begun + SLICE_SECONDS)
+                finally:
+                    spent += monotonic() - begun
+                    self._slice_is_over()
+        except StopIteration as done:
+            outcome = done.value
+        finally:
+            work.close()
+            self._ended()
+            if account is not None and spent > FREE_SECONDS:
+                account.rests_until = monotonic() + spent
+        return await outcome if type(outcome) is CoroutineType else outcome  # type: ignore[no-any-return]
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        mine = loop.create_future()
+        self._waiting.append(mine)
+        loop.call_soon(self._grant)  # not now: awaiting what is there already would let nobody else in
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self._slice_is_over()  # it was granted, and is not used
+            raise
+
+    def _grant(self) -> None:
+        while self._waiting and not self._is_granted:
+            following = self._waiting.popleft()
+            if not following.cancelled():
+                self._is_granted = True
+                following.set_result(None)
+
+    def _slice_is_over(self) -> None:
+        self._is_granted = False
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._grant)
+
+    # -- the garbage collector -----------------------------------------------------------------------------------------
+
+    def _started(self) -> None:
+        """A large request is some 100,000 objects, which go when it is answered. Until then the collector's full search
+        would go through all of them, again and again, and hold the event loop for that long."""
+        self._under_way += 1
+        if self._under_way == 1:
+            self._usual_threshold = young, middle, _ = gc.get_threshold()
+            gc.set_threshold(young, middle, NEVER)
+
+    def _ended(self) -> None:
+        self._under_way -= 1
+        if self._under_way == 0:
+            gc.set_threshold(*self._usual_threshold)
+
+
+def _slice(step: Callable[[], Awaitable[Any] | None], work: Work[Any], until: float) -> Awaitable[Any] | None:
+    """One slice; returns what has to be awaited before the next."""
+    awaited = step()
+    while awaited is None and monotonic() < until:
+        awaited = next(work)
+    return awaited
+
+
+async def _outcome_of(awaited: Awaitable[Any], work: Work[Any]) -> Callable[[], Awaitable[Any] | None]:
+    """How the work goes on after what it waited for: with its value, or with its error."""
+    try:
+        value = await awaited
+    except Exception as error:  # noqa: BLE001  # it is the work's to judge
+        failure = error
+        return lambda: work.throw(failure)
+    return lambda: work.send(value)
