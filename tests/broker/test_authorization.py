@@ -11,6 +11,11 @@ import pytest
 from holdfast.broker.security.acls import Operation
 from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from holdfast.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from holdfast.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from holdfast.wire.apis.cancel_registration import CancelRegistrationRequest
 from holdfast.wire.apis.create_acls import AclCreation, CreateAclsRequest
@@ -24,8 +29,13 @@ from holdfast.wire.apis.describe_acls import DescribeAclsRequest
 from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
+from holdfast.wire.apis.describe_log_dirs import DescribeLogDirsRequest
+from holdfast.wire.apis.describe_producers import DescribeProducersRequest
+from holdfast.wire.apis.describe_producers import TopicRequest as ProducersOf
+from holdfast.wire.apis.describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumTopic
 from holdfast.wire.apis.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from holdfast.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from holdfast.wire.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
@@ -38,8 +48,13 @@ from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from holdfast.wire.apis.join_groups import JoinGroupsMember, JoinGroupsRequest
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from holdfast.wire.apis.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.apis.list_groups import ListGroupsRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from holdfast.wire.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.apis.offset_commit import (
     OffsetCommitRequest,
@@ -64,10 +79,12 @@ from holdfast.wire.apis.offset_for_leader_epoch import (
 )
 from holdfast.wire.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from holdfast.wire.apis.sync_group import SyncGroupRequest
+from holdfast.wire.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.guarded_broker import PASSWORDS, GuardedBroker, authenticate, user_acl
 from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
 
 TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, UNKNOWN_TOPIC_ID = 29, 30, 31, 100
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, INVALID_UPDATE_VERSION = 3, 17, 95
 MINE, HERS = "mine-1", "hers"
 """Topics and groups: alice may do everything to what begins with `mine`; `hers` is somebody else's."""
 
@@ -368,6 +385,60 @@ def test_scram_credentials_are_described_and_changed_by_those_who_may_do_so_to_t
     (refused,) = world.alice.ask(AlterUserScramCredentialsRequest([deletion]), 0).results
     assert (refused.user, refused.error_code) == ("bob", CLUSTER_REFUSED)
     assert world.admin.ask(DescribeUserScramCredentialsRequest(None), 0) == admins, "nothing has changed"
+
+
+# -- the cluster -------------------------------------------------------------------------------------------------------
+
+QUORUM = DescribeQuorumRequest([DescribeQuorumTopic("__cluster_metadata", [DescribeQuorumPartition(0)])])
+MOVE = AlterPartitionReassignmentsRequest(1000, True, [ReassignableTopic(HERS, [ReassignablePartition(0, [1])])])
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "code"),
+    [
+        (DescribeLogDirsRequest(None), 5, 0),
+        (QUORUM, 2, 0),
+        (ListConfigResourcesRequest(), 1, 0),
+        (ListPartitionReassignmentsRequest(1000, [ListPartitionReassignmentsTopics(HERS, [0])]), 0, 0),
+        (MOVE, 1, 0),
+        (ElectLeadersRequest(0, [TopicPartitions(HERS, [0])], 1000), 2, 0),
+        (UpdateFeaturesRequest(1000, [FeatureUpdateKey("nope", 1)]), 2, INVALID_UPDATE_VERSION),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, int) else "",
+)
+def test_what_belongs_to_the_cluster(world: World, request_: Any, version: int, code: int) -> None:
+    alices, admins = both(world, request_, version)
+
+    assert (alices.error_code, admins.error_code) == (CLUSTER_REFUSED, code)
+
+
+def test_a_refusal_repeats_what_was_asked_for(world: World) -> None:
+    (moved,) = world.alice.ask(MOVE, 1).responses
+    (elected,) = world.alice.ask(ElectLeadersRequest(0, [TopicPartitions(HERS, [0])], 1000), 0).replica_election_results
+    assert [(one.partition_index, one.error_code) for one in moved.partitions] == [(0, CLUSTER_REFUSED)]
+    assert [(one.partition_id, one.error_code) for one in elected.partition_result] == [(0, CLUSTER_REFUSED)]
+    assert world.alice.ask(DescribeLogDirsRequest(None), 2).results == []
+
+
+def test_producers_are_shown_to_who_may_read_the_topic(world: World) -> None:
+    request = DescribeProducersRequest(
+        [ProducersOf(name, [0]) for name in (MINE, HERS, "absent", "mine-absent", "a b")]
+    )
+
+    alices, admins = both(world, request, 0)
+
+    assert {topic.name: topic.partitions[0].error_code for topic in alices.topics} == {
+        MINE: 0,
+        HERS: TOPIC_REFUSED,
+        "absent": TOPIC_REFUSED,
+        "mine-absent": UNKNOWN_TOPIC_OR_PARTITION,
+        "a b": INVALID_TOPIC,
+    }
+    assert [topic.partitions[0].error_code for topic in admins.topics] == [
+        *(0, 0),
+        *(UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION),
+        INVALID_TOPIC,
+    ]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,11 @@ from typing import Any, Final, Protocol
 
 import pytest
 
+from holdfast.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from holdfast.wire.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -23,9 +28,19 @@ from holdfast.wire.apis.create_topics import (
 from holdfast.wire.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
+from holdfast.wire.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from holdfast.wire.apis.describe_producers import DescribeProducersRequest
+from holdfast.wire.apis.describe_producers import TopicRequest as ProducersOf
+from holdfast.wire.apis.describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumTopic
 from holdfast.wire.apis.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from holdfast.wire.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
+from holdfast.wire.apis.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from holdfast.wire.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -34,6 +49,7 @@ from holdfast.wire.apis.offset_for_leader_epoch import (
 )
 from holdfast.wire.apis.sasl_authenticate import SaslAuthenticateRequest
 from holdfast.wire.apis.sasl_handshake import SaslHandshakeRequest
+from holdfast.wire.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from holdfast.wire.fields import ZERO_UUID
 from holdfast.wire.records import Record, encode_batch
 from tests.broker.wire_client import WireClient
@@ -52,6 +68,11 @@ DIFFERENCES: Final = {
     "CreatePartitions: 20000 partitions": "Kafka answers -1 without a word; Holdfast says what the limit is",
     "DescribeTopicPartitions: a name of nothing": "Kafka answers -1 for all; Holdfast refuses that one",
     "InitProducerId: transactional": "Holdfast has no transactions",
+    "DescribeProducers: a partition twice": "Holdfast describes each once",
+    **{f"DescribeQuorum: v{version}": "Holdfast has no metadata log" for version in range(3)},
+    "ListConfigResources: every type": "Holdfast has no configs of brokers' loggers",
+    "ListConfigResources: [8]": "Holdfast has no configs of brokers' loggers",
+    **{f"UpdateFeatures: one that Kafka has v{version}": "Holdfast has no features" for version in range(3)},
 }
 """Label of a question → why the answers differ."""
 
@@ -74,15 +95,22 @@ class Conversation:
         )
         # For ever: its records are of 1970, and Kafka looks for old ones half a minute after its start.
         self.client.create_topic(self.filled, 2, retention_ms="-1")
-        self.client.create_topic(self.other)
+        self.client.create_topic(self.other, retention_ms="-1")
         self.client.create_topic(self.compacted, cleanup_policy="compact")
         self.client.create_topic(self.dotted)
         names = [self.filled, self.other, self.compacted, self.dotted]
         self.ids = eventually(lambda: self._ids_when_led(names), "the topics have leaders")
         for timestamps in ([1000, 3000, 2000], [5000]):
-            records = [Record(number, timestamp, b"key", b"value") for number, timestamp in enumerate(timestamps)]
-            answer = self.client.produce(self.filled, encode_batch(records))
-            assert answer.error_code == 0, answer
+            self._produce(self.filled, timestamps)
+        for producer_id, epoch, sequence in ((77, 3, 0), (78, 0, 5), (77, 3, 2), (79, 1, 0)):
+            self._produce(
+                self.other, [7000, 6000], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+            )
+
+    def _produce(self, topic: str, timestamps: Sequence[int], **fields: Any) -> None:
+        records = [Record(number, timestamp, b"key", b"value") for number, timestamp in enumerate(timestamps)]
+        answer = self.client.produce(topic, encode_batch(records, **fields))
+        assert answer.error_code == 0, answer
 
     def _ids_when_led(self, names: Sequence[str]) -> dict[str, bytes]:
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], False)
@@ -294,6 +322,114 @@ def cluster(talk: Conversation) -> Iterator[Question]:
     yield "InitProducerId: transactional", InitProducerIdRequest(talk.other, 1000), 4
 
 
+def log_dirs(talk: Conversation) -> Iterator[Question]:
+    def ask(label: str, *wanted: tuple[str, list[int]], version: int = 5) -> Question:
+        topics = [DescribableLogDirTopic(name, indexes) for name, indexes in wanted]
+        return f"DescribeLogDirs: {label}", DescribeLogDirsRequest(topics), version
+
+    for version in range(1, 6):
+        yield ask(f"v{version}", (talk.filled, [0, 1]), (talk.other, [0]), version=version)
+    yield ask("no topic")
+    yield ask("unknown", ("nope", [0]), (talk.filled, [9, -1, 0]), (talk.other, []), ("a b", [0]))
+    yield ask("twice", (talk.filled, [1, 1]), (talk.filled, [0]), (talk.filled, [0]))
+
+
+def producers(talk: Conversation) -> Iterator[Question]:
+    def ask(label: str, *wanted: tuple[str, list[int]]) -> Question:
+        topics = [ProducersOf(name, indexes) for name, indexes in wanted]
+        return f"DescribeProducers: {label}", DescribeProducersRequest(topics), 0
+
+    yield ask("three, and none", (talk.other, [0]), (talk.filled, [1, 0]))
+    yield ask("no topic")
+    yield ask(
+        "unknown", ("nope", [0, 1]), (talk.other, [9, -1]), ("", [0]), ("a b", [0]), ("..", [0]), ("x" * 250, [0])
+    )
+    yield ask("no partition", (talk.other, []), ("nope", []))
+    yield ask("a partition twice", (talk.other, [0, 0]))
+
+
+def replicas_and_leaders(talk: Conversation) -> Iterator[Question]:
+    def alter(label: str, *wanted: ReassignableTopic, version: int = 1, allow: bool = True) -> Question:
+        return (
+            f"AlterPartitionReassignments: {label}",
+            AlterPartitionReassignmentsRequest(1000, allow, list(wanted)),
+            version,
+        )
+
+    def elect(label: str, *wanted: tuple[str, list[int]], version: int = 2, kind: int = 0) -> Question:
+        topics = [TopicPartitions(name, indexes) for name, indexes in wanted]
+        return f"ElectLeaders: {label}", ElectLeadersRequest(kind, topics, 1000), version
+
+    def at(index: int, replicas: list[int] | None) -> ReassignablePartition:
+        return ReassignablePartition(index, replicas)
+
+    every: list[list[int] | None] = [[1], [2], [1, 2], [1, 1], [1, 1, -1], [], None, [-1], [2, 1, 1], [3, 2]]
+    for replicas in every:
+        yield alter(f"to {replicas} v0", ReassignableTopic(talk.filled, [at(0, replicas)]), version=0)
+        for allow in (True, False):
+            yield alter(f"to {replicas}, allow {allow}", ReassignableTopic(talk.filled, [at(0, replicas)]), allow=allow)
+    yield alter("no topic")
+    yield alter("no topic, number fixed", allow=False)
+    yield alter(
+        "unknown and twice",
+        ReassignableTopic("nope", [at(0, [1])]),
+        ReassignableTopic(talk.filled, [at(9, [1]), at(-1, None), at(0, [1]), at(0, [1])]),
+        ReassignableTopic(talk.filled, []),
+        ReassignableTopic("", [at(0, [9])]),
+    )
+    asked = [ListPartitionReassignmentsTopics(talk.filled, [0, 9]), ListPartitionReassignmentsTopics("nope", [0])]
+    for label, topics in (("all", None), ("no topic", []), ("some", asked)):
+        yield f"ListPartitionReassignments: {label}", ListPartitionReassignmentsRequest(1000, topics), 0
+    for version in range(3):
+        yield elect(f"v{version}", (talk.filled, [0, 1]), (talk.other, [0]), version=version)
+        yield elect(f"no topic v{version}", version=version)
+    for kind in (1, 2, -1):
+        yield elect(f"type {kind}", (talk.filled, [0]), kind=kind)
+    yield elect("no topic, type 7", kind=7)
+    yield "ElectLeaders: all, type 7", ElectLeadersRequest(7, None, 1000), 2
+    yield elect("unknown and twice", ("nope", [0]), (talk.filled, [9, -1, 0, 0]), (talk.filled, []), ("a b", [0]))
+
+
+def quorum(talk: Conversation) -> Iterator[Question]:
+    def ask(label: str, *wanted: tuple[str, list[int]], version: int = 2) -> Question:
+        topics = [
+            DescribeQuorumTopic(name, [DescribeQuorumPartition(index) for index in indexes]) for name, indexes in wanted
+        ]
+        return f"DescribeQuorum: {label}", DescribeQuorumRequest(topics), version
+
+    metadata = "__cluster_metadata"
+    for version in range(3):
+        yield ask(f"v{version}", (metadata, [0]), version=version)
+        yield ask(f"another topic v{version}", (talk.filled, [0]), version=version)
+    yield ask("another partition", (metadata, [1]))
+    yield ask("two partitions", (metadata, [0, 1]))
+    yield ask("twice", (metadata, [0]), (metadata, [0]))
+    yield ask("no topic")
+    yield ask("no partition", (metadata, []))
+
+
+def features(talk: Conversation) -> Iterator[Question]:
+    def ask(label: str, *updates: FeatureUpdateKey, version: int = 2) -> Question:
+        return f"UpdateFeatures: {label}", UpdateFeaturesRequest(1000, list(updates), version > 0), version
+
+    for version in range(3):
+        yield ask(f"none v{version}", version=version)
+        for level in (1, 0, -1):
+            yield ask(f"an unknown one to {level} v{version}", FeatureUpdateKey("nope", level), version=version)
+        yield ask(f"one that Kafka has v{version}", FeatureUpdateKey("metadata.version", 99), version=version)
+    for kind in (0, 2, 3, 4, -1):
+        yield ask(f"an unknown one, type {kind}", FeatureUpdateKey("nope", 1, upgrade_type=kind))
+    yield ask("an unknown one twice", FeatureUpdateKey("nope", 1), FeatureUpdateKey("nope", 0))
+
+
+def config_resources(talk: Conversation) -> Iterator[Question]:
+    # Of topics the two brokers have others; `tests/broker/test_config_resources.py` looks at those.
+    yield "ListConfigResources: v0", ListConfigResourcesRequest(), 0
+    for types in ([4], [8], [16], [32], [4, 4, 16], [1], [0], [99], [-1], [2, 99], [4, 127]):
+        yield f"ListConfigResources: {types}", ListConfigResourcesRequest(types), 1
+    yield "ListConfigResources: every type", ListConfigResourcesRequest([4, 8, 16, 32]), 1
+
+
 def delete_topics(talk: Conversation) -> Iterator[Question]:
     def ask(label: str, *wanted: tuple[str | None, bytes]) -> Question:
         topics = [DeleteTopicState(name, topic_id) for name, topic_id in wanted]
@@ -317,6 +453,12 @@ SUBJECTS: Final[Sequence[Callable[[Conversation], Iterator[Question]]]] = (
     offsets,
     epochs,
     cluster,
+    log_dirs,
+    producers,
+    replicas_and_leaders,
+    quorum,
+    features,
+    config_resources,
     delete_records,
     delete_topics,
 )
@@ -335,6 +477,9 @@ def normalised(value: Any) -> Any:
         found["cluster_id"] = "an id"
     if found.get("producer_id", -1) >= 0:
         found["producer_id"] = "an id"
+    if found.get("log_dir"):
+        found["log_dir"] = "a directory"
+        found["usable_bytes"] = "some bytes" if found["usable_bytes"] > 0 else found["usable_bytes"]
     if found.get("port", -1) >= 0:
         found["port"] = "a port"
     if found.get("name") == "min.insync.replicas":

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from holdfast.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from holdfast.wire.apis.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from holdfast.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from holdfast.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -22,7 +27,12 @@ from holdfast.wire.apis.describe_client_quotas import DescribeClientQuotasReques
 from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
+from holdfast.wire.apis.describe_log_dirs import DescribeLogDirsRequest
+from holdfast.wire.apis.describe_producers import DescribeProducersRequest
+from holdfast.wire.apis.describe_producers import TopicRequest as ProducersOf
+from holdfast.wire.apis.describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumTopic
 from holdfast.wire.apis.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from holdfast.wire.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
@@ -34,8 +44,13 @@ from holdfast.wire.apis.incremental_alter_configs import (
 from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from holdfast.wire.apis.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.apis.list_groups import ListGroupsRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from holdfast.wire.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.apis.offset_commit import (
     OffsetCommitRequest,
@@ -60,6 +75,7 @@ from holdfast.wire.apis.offset_for_leader_epoch import (
 )
 from holdfast.wire.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from holdfast.wire.apis.sync_group import SyncGroupRequest
+from holdfast.wire.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from holdfast.wire.error_codes import ErrorCode
 from tests.broker.guarded_broker import PASSWORDS, GuardedBroker, authenticate
 from tests.broker.wire_client import WireClient, batch
@@ -314,6 +330,44 @@ REQUESTS: list[tuple[str, Any, int]] = [
     ("describe groups", DescribeGroupsRequest(GROUPS, include_authorized_operations=True), 5),
     ("list groups", ListGroupsRequest(), 4),
     ("delete groups", DeleteGroupsRequest(["g-read", "g-hidden"]), 2),
+    *((f"log directories, v{version}", DescribeLogDirsRequest(None), version) for version in (2, 5)),
+    (
+        "list reassignments",
+        ListPartitionReassignmentsRequest(1000, of_each(lambda n: ListPartitionReassignmentsTopics(n, [0, 5]))),
+        0,
+    ),
+    ("list all reassignments", ListPartitionReassignmentsRequest(1000, None), 0),
+    (
+        "alter reassignments",
+        AlterPartitionReassignmentsRequest(
+            1000, True, of_each(lambda n: ReassignableTopic(n, [ReassignablePartition(0, [1])]))
+        ),
+        1,
+    ),
+    *(
+        (
+            f"elect leaders, v{version}",
+            ElectLeadersRequest(0, of_each(lambda n: TopicPartitions(n, [0])), 1000),
+            version,
+        )
+        for version in (0, 2)
+    ),
+    ("elect all leaders", ElectLeadersRequest(0, None, 1000), 2),
+    (
+        "producers",
+        DescribeProducersRequest(of_each(lambda n: ProducersOf(n, [0, 5]), [*TOPICS, *ABSENT, "a b"])),
+        0,
+    ),
+    (
+        "quorum",
+        DescribeQuorumRequest([DescribeQuorumTopic("__cluster_metadata", [DescribeQuorumPartition(0)])]),
+        2,
+    ),
+    *((f"config resources, v{version}", ListConfigResourcesRequest(), version) for version in (0, 1)),
+    *(
+        (f"update features, v{version}", UpdateFeaturesRequest(1000, [FeatureUpdateKey("nope", 1)]), version)
+        for version in (0, 2)
+    ),
     ("describe ACLs", DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3),
     ("create ACLs", CreateAclsRequest([AclCreation(2, "t-hidden", 3, "User:alice", "*", 2, 3)]), 3),
     ("delete ACLs", DeleteAclsRequest([DeleteAclsFilter(1, None, 1, None, None, 1, 1)]), 3),
@@ -321,7 +375,17 @@ REQUESTS: list[tuple[str, Any, int]] = [
     ("alter users", AlterUserScramCredentialsRequest([ScramCredentialDeletion("alice", 1)]), 0),
 ]
 
-NAMING = ("name", "topic", "group_id", "key", "resource_name", "member_id", "resource_type", "partition_index")
+NAMING = (
+    "name",
+    "topic",
+    "group_id",
+    "key",
+    "resource_name",
+    "member_id",
+    "resource_type",
+    "partition_index",
+    "partition_id",
+)
 TOLD = ("error_code", "topic_authorized_operations", "cluster_authorized_operations", "authorized_operations")
 
 

@@ -63,6 +63,11 @@ class HandlerBroker:
         """As after a kill: nothing is closed properly; only the lock is free."""
         self.data.close(self.topics.logs(), clean=False)
 
+    def restart(self) -> None:
+        """As after a clean stop: every log is at rest."""
+        self.data.close(self.topics.logs())
+        self._open()
+
     def restart_after_kill(self) -> None:
         self.die()
         self._open()

@@ -562,6 +562,12 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         return Extensions() if group is None else group.extensions
 
+    def configured_groups(self) -> list[str] | ErrorCode:
+        """The names under which configs are set, whether or not there is such a group."""
+        if self._loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return [name for name, group in self._groups.items() if group.extensions.has_configs]
+
     def configure_group(
         self, group_id: str, changes: Mapping[str, int], client: Client, ticket: object, now_ms: int
     ) -> Effects:

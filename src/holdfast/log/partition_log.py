@@ -33,7 +33,7 @@ from holdfast.log.config import LogConfig
 from holdfast.log.errors import CorruptLog, OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.log.inspection import asks_for_inspection, at_once, inspected
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
-from holdfast.log.producer_state import ProducerState
+from holdfast.log.producer_state import ActiveProducer, ProducerState
 from holdfast.log.record_spans import unpack
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
 from holdfast.log.retention import DeletedSegment
@@ -52,6 +52,7 @@ _logger = logging.getLogger(__name__)
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 # What a log at rest has not.
 _CONTENTS: Final = ("_segments", "_producers", "_epochs")
+_PRODUCERS_AT_A_TIME: Final = 1000
 
 
 class Appended(NamedTuple):
@@ -356,6 +357,15 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """The idempotent producers that are known. For a worker thread; a log at rest wakes up for it."""
+        found: list[ActiveProducer] = []
+        ids = self._producers.ids()
+        for first in range(0, len(ids), _PRODUCERS_AT_A_TIME):
+            with self._lock:  # for some at a time: appends wait for it
+                found += self._producers.active(ids[first : first + _PRODUCERS_AT_A_TIME])
+        return found
 
     @property
     def segment_count(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
@@ -72,6 +72,15 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else _NO_SEQUENCE
 
 
+class ActiveProducer(NamedTuple):
+    """What is shown of a producer."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
 class ProducerState:
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
@@ -81,6 +90,16 @@ class ProducerState:
 
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
+
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self._producers)
+
+    def active(self, producer_ids: Iterable[int]) -> Iterator[ActiveProducer]:
+        """Those of the producers that are still known."""
+        for producer_id in producer_ids:
+            producer = self._producers.get(producer_id)
+            if producer is not None:
+                yield ActiveProducer(producer_id, producer.epoch, producer.last_sequence, producer.last_timestamp)
 
     def check_all(self, headers: Iterable[BatchHeader]) -> StoredBatch | None:
         """Check batches that are to be appended together; the stored one if they are a repetition."""

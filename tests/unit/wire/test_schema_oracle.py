@@ -58,6 +58,14 @@ ADVERTISED = {
     "DescribeCluster": (0, 2),
     "ConsumerGroupHeartbeat": (0, 1),
     "DescribeTopicPartitions": (0, 0),
+    "DescribeLogDirs": (1, 5),
+    "ElectLeaders": (0, 2),
+    "AlterPartitionReassignments": (0, 1),
+    "ListPartitionReassignments": (0, 0),
+    "DescribeQuorum": (0, 2),
+    "UpdateFeatures": (0, 2),
+    "DescribeProducers": (0, 0),
+    "ListConfigResources": (0, 1),
 }
 """The version ranges in an ApiVersions response of Apache Kafka 4.3.1."""
 

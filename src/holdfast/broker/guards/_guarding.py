@@ -12,6 +12,7 @@ from holdfast.broker.slices import Work
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from holdfast.wire.apis.describe_cluster import DESCRIBE_CLUSTER
+from holdfast.wire.apis.describe_producers import DESCRIBE_PRODUCERS
 from holdfast.wire.apis.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from holdfast.wire.apis.metadata import METADATA
 from holdfast.wire.apis.sasl_authenticate import SASL_AUTHENTICATE
@@ -66,6 +67,7 @@ UNGUARDED: Final[Mapping[int, str]] = {
     SASL_HANDSHAKE.key: "after authentication it is refused to everybody",
     SASL_AUTHENTICATE.key: "after authentication it is refused to everybody",
     METADATA.key: "the handler itself shows what may be seen",
+    DESCRIBE_PRODUCERS.key: "the handler itself asks, where Kafka does: between a topic's name and its existence",
     DESCRIBE_TOPIC_PARTITIONS.key: "the handler itself shows what may be seen",
     DESCRIBE_CLUSTER.key: "every client must know where to connect; the handler tells what may be done",
     CONSUMER_GROUP_HEARTBEAT.key: "refused to everybody",

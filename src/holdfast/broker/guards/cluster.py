@@ -1,0 +1,116 @@
+"""Who may see and change what belongs to the cluster as a whole: directories, replicas, leaders, features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.broker.guards._guarding import CLUSTER_REFUSED, MESSAGES, Asking, guards
+from holdfast.broker.handlers import elect_leaders as elect_leaders_handler
+from holdfast.broker.handlers._long_replies import reply_of
+from holdfast.broker.security.acls import Operation
+from holdfast.wire.apis.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from holdfast.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
+from holdfast.wire.apis.describe_quorum import DESCRIBE_QUORUM, DescribeQuorumResponse
+from holdfast.wire.apis.elect_leaders import ELECT_LEADERS
+from holdfast.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES, ListConfigResourcesResponse
+from holdfast.wire.apis.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from holdfast.wire.apis.update_features import UPDATE_FEATURES, UpdateFeaturesResponse
+
+MESSAGE = MESSAGES[CLUSTER_REFUSED]
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+@guards(DESCRIBE_LOG_DIRS)
+def describe_log_dirs(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.DESCRIBE):
+        return asking.go_on()
+    return DescribeLogDirsResponse(error_code=CLUSTER_REFUSED)  # below v3 there is no room for it, as in Kafka
+
+
+@guards(DESCRIBE_QUORUM)
+def describe_quorum(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.DESCRIBE):
+        return asking.go_on()
+    return DescribeQuorumResponse(error_code=CLUSTER_REFUSED, error_message=MESSAGE)
+
+
+@guards(LIST_CONFIG_RESOURCES)
+def list_config_resources(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.DESCRIBE_CONFIGS):
+        return asking.go_on()
+    return ListConfigResourcesResponse(error_code=CLUSTER_REFUSED)
+
+
+@guards(LIST_PARTITION_REASSIGNMENTS)
+def list_partition_reassignments(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.DESCRIBE):
+        return asking.go_on()
+    wanted = asking.request.topics or []
+
+    def make() -> ListPartitionReassignmentsResponse:
+        # As Kafka: what was asked for is repeated.
+        return ListPartitionReassignmentsResponse(
+            error_code=CLUSTER_REFUSED,
+            error_message=MESSAGE,
+            topics=[
+                OngoingTopicReassignment(
+                    topic.name, [OngoingPartitionReassignment(index) for index in topic.partition_indexes]
+                )
+                for topic in wanted
+            ],
+        )
+
+    return reply_of(len(wanted) + sum(len(topic.partition_indexes) for topic in wanted), make, asking.version)
+
+
+# -- changing ----------------------------------------------------------------------------------------------------------
+
+
+@guards(ALTER_PARTITION_REASSIGNMENTS)
+def alter_partition_reassignments(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.ALTER):
+        return asking.go_on()
+    wanted = asking.request.topics
+
+    def refused_topic(topic: Any) -> ReassignableTopicResponse:
+        answers = [
+            ReassignablePartitionResponse(one.partition_index, CLUSTER_REFUSED, MESSAGE) for one in topic.partitions
+        ]
+        return ReassignableTopicResponse(topic.name, answers)
+
+    def make() -> AlterPartitionReassignmentsResponse:
+        return AlterPartitionReassignmentsResponse(
+            error_code=CLUSTER_REFUSED, error_message=MESSAGE, responses=[refused_topic(topic) for topic in wanted]
+        )
+
+    return reply_of(len(wanted) + sum(len(topic.partitions) for topic in wanted), make, asking.version)
+
+
+@guards(ELECT_LEADERS)
+def elect_leaders(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.ALTER):
+        return asking.go_on()
+    wanted, version = asking.request.topic_partitions or [], asking.version
+    return reply_of(
+        len(wanted) + sum(len(topic.partitions) for topic in wanted),
+        lambda: elect_leaders_handler.refused(wanted, CLUSTER_REFUSED, MESSAGE, version),
+        version,
+    )
+
+
+@guards(UPDATE_FEATURES)
+def update_features(asking: Asking) -> Any:
+    if asking.access.cluster(Operation.ALTER):
+        return asking.go_on()
+    return UpdateFeaturesResponse(error_code=CLUSTER_REFUSED, error_message=MESSAGE)
