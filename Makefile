@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup java kafka demo lint format test test-real conformance conformance-random fuzz bench performance clean
 
 help:
-	@echo "make demo       Spark and a consumer in one group, redeployed: nobody notices (four minutes)"
+	@echo "make demo       Spark and a consumer in one group, redeployed: nobody notices (four minutes, longer on a busy machine)"
 	@echo "make test       the fast tests (a few minutes)"
 	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
 	@echo "make conformance  groups answer for answer beside Apache Kafka"

@@ -9,6 +9,7 @@ settings.load_profile("holdfast")
 pytest_plugins = [
     "tests.support.fixtures",
     "tests.support.holdfast_fixtures",
+    "tests.support.nothing_skipped",
     "tests.support.quick_brokers",
     "tests.support.spark_fixtures",
 ]

@@ -27,6 +27,7 @@ def main(options: dict[str, Any]) -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": options["session_ms"],
+        "max.poll.interval.ms": max(options["session_ms"], 300_000),  # librdkafka takes no shorter one
         "heartbeat.interval.ms": 1000,
     }
     if options["static"]:

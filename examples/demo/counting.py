@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
 from examples.demo.acts import NEWCOMERS, Played
 from examples.demo.figures import DELAY_MS, Owned, Processed, Records, count_records, moves
-from examples.demo.processes import DemoFailed, read_journal
+from examples.demo.processes import PATIENCE_S, DemoFailed, read_journal, wait_for
 from examples.demo.producer import PARTITIONS
 from holdfast import Admin
 from holdfast.coordinator.ledger import EventKind
-
-_PATIENCE_S: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,12 @@ def _written(bootstrap: str, topic: str) -> dict[int, list[int]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     try:
         places = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
-        left = sum(consumer.get_watermark_offsets(place, _PATIENCE_S)[1] for place in places)
+        left = sum(consumer.get_watermark_offsets(place, PATIENCE_S)[1] for place in places)
         consumer.assign(places)
         times: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
         while left:
-            messages: list[Any] = consumer.consume(min(left, 10_000), _PATIENCE_S)
-            if not messages or any(one.error() is not None for one in messages):
+            messages: list[Any] = wait_for(partial(consumer.consume, min(left, 10_000), 1.0), f"the records of {topic}")
+            if any(one.error() is not None for one in messages):
                 raise DemoFailed(f"{topic} cannot be read")
             for one in messages:
                 times[one.partition()].append(one.timestamp()[1])

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyarrow import parquet
 
 from examples.demo.acts import Played
 from examples.demo.figures import Owned
-from examples.demo.processes import SOON_READY, DemoFailed
+from examples.demo.processes import SOON_READY, run_to_end
 from holdfast.spark.pipelines.forensics.picture import png
 from holdfast.spark.pipelines.forensics.timeline import Interval, Mark, Timeline
 
-_PATIENCE_S: Final = 120
 
-
-def investigate(bootstrap: str, groups: Sequence[str], out: Path) -> None:
+def investigate(bootstrap: str, groups: Sequence[str], out: Path, log: Path) -> None:
     """What anybody can run at home: `holdfast pipeline forensics`."""
     command = [sys.executable, "-m", "holdfast", "pipeline", "forensics", "--bootstrap-server", bootstrap]
     command += ["--conf", f"spark.driver.extraJavaOptions={SOON_READY}"]
     command += ["--out", str(out), *(word for group in groups for word in ("--group", group))]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-    if found.returncode != 0:
-        raise DemoFailed(f"forensics failed: {found.stderr[-2000:]}")
+    run_to_end(command, "the forensics to end", log)
 
 
 def owned(report: Path, played: Played) -> list[Owned]:

@@ -53,6 +53,7 @@ def main(options: dict[str, Any]) -> None:
         "kafka.group.id": options["group"],
         "kafka.client.id": options["name"],
         "kafka.session.timeout.ms": options["session_ms"],
+        "kafka.max.poll.interval.ms": max(options["session_ms"], 300_000),
         "kafka.heartbeat.interval.ms": 1000,
         "subscribe": options["topic"],
         # The plain consumer in the group counts nothing. What it has read is in no total, and that is no loss here.

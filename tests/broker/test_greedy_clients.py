@@ -8,13 +8,13 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from holdfast.broker.memory import STALLED_SECONDS
+from holdfast.broker.memory import SMALL_BYTES, STALLED_SECONDS
 from holdfast.wire.apis.api_versions import ApiVersionsRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from holdfast.wire.apis.metadata import MetadataRequest
@@ -27,6 +27,8 @@ from tests.support.holdfast_broker import HoldfastBroker
 
 MEGABYTE = 1024 * 1024
 POOL = 16 * MEGABYTE
+BEGINNING = 2 * SMALL_BYTES
+"""Enough of a request to have all its memory booked."""
 
 
 def resident_bytes(pid: int) -> int:
@@ -52,7 +54,7 @@ def hold_the_pool(address: tuple[str, int], stack: ExitStack) -> list[WireClient
     for _ in range(POOL // (2 * MEGABYTE)):
         holder = stack.enter_context(WireClient(address))
         holder.ask(ApiVersionsRequest(), 0)
-        holder.send_bytes(struct.pack(">i", 2 * MEGABYTE) + b"only the beginning")
+        holder.send_bytes(struct.pack(">i", 2 * MEGABYTE) + bytes(BEGINNING))
         holders.append(holder)
     for _ in range(2):
         # The event loop has gone over all its sockets once.
@@ -178,6 +180,53 @@ def test_a_large_request_gets_through_when_others_hold_the_pool_and_trickle(smal
         finally:
             stop.set()
             thread.join()
+
+
+PACE = 20_000
+"""Bytes a second: more than what counts as standing still, for one that holds little."""
+
+
+@contextlib.contextmanager
+def sending_slowly(holders: Sequence[WireClient]) -> Iterator[None]:
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.wait(0.5):
+            for holder in holders:
+                with contextlib.suppress(OSError):
+                    holder.send_bytes(bytes(PACE // 2))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_half_sent_requests_at_a_slow_pace_starve_neither_small_nor_large_ones(small_pool: HoldfastBroker) -> None:
+    answered: list[str] = []
+
+    def ask(size: int, name: str) -> None:
+        with WireClient(small_pool.address) as client:
+            assert client.produce("orders", batch(bytes(size))).error_code == 0
+            answered.append(name)
+
+    with ExitStack() as stack, WireClient(small_pool.address) as client:
+        client.create_topic("orders")
+        with sending_slowly(hold_the_pool(small_pool.address, stack)):
+            large = threading.Thread(target=ask, args=(900_000, "large"))
+            large.start()
+            for _ in range(20):
+                ask(20_000, "small")
+            small_ones = answered.count("small")
+            large.join()
+
+    assert (small_ones, answered.count("large")) == (20, 1)
+    # Control: the memory was full, and the large one had to wait until slow senders were disconnected.
+    assert answered[0] == "small"
+    assert "its half-sent request stood still" in small_pool.log_text()
 
 
 def test_disconnected_clients_leave_nothing_behind(broker: HoldfastBroker, trouble: Trouble) -> None:

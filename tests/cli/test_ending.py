@@ -21,7 +21,7 @@ from tests.groups.world import committed, make_topic, produce
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
-NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

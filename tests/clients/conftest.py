@@ -1,10 +1,8 @@
 """The two brokers, the clients, and names that no other test uses."""
 
-import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pytest
@@ -32,19 +30,19 @@ JAVA = JavaClient()
 
 REAL_CLIENTS: list[Any] = [pytest.param(client, marks=REAL) for client in (JAVA, *GO_CLIENTS)]
 
-PYTHON_AND_KCAT = "python-and-kcat"
-JAVA_AND_GO_TOO = "java-and-go-too"
+PYTHON = "python"
+PROGRAMS = "programs"
 ALL = "all"
 SERVERS_AND_CLIENTS: list[Any] = [
-    ("holdfast", PYTHON_AND_KCAT),
-    pytest.param("holdfast", JAVA_AND_GO_TOO, marks=REAL),
+    ("holdfast", PYTHON),
+    pytest.param("holdfast", PROGRAMS, marks=REAL),
     pytest.param("kafka", ALL, marks=REAL),
 ]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """On both servers. A test of several clients at once has them without Java and Go on Holdfast, where `make test`
-    runs it, and once more there for Java and Go."""
+    """On both servers. A test of several clients at once has those of Python on Holdfast, where `make test` runs it,
+    and once more there those that are programs of their own."""
     for name in ("server", "disposable_server"):
         if name in metafunc.fixturenames and "clients" in metafunc.fixturenames:
             metafunc.parametrize((name, "clients"), SERVERS_AND_CLIENTS, indirect=True)
@@ -95,7 +93,7 @@ def named(client: Client) -> str:
     return client.name
 
 
-@pytest.fixture(params=[*LIBRARIES, KCAT, *REAL_CLIENTS], ids=named)
+@pytest.fixture(params=[*LIBRARIES, pytest.param(KCAT, marks=REAL), *REAL_CLIENTS], ids=named)
 def client(request: pytest.FixtureRequest) -> Client:
     found: Client = request.param
     needs(found, request)
@@ -121,18 +119,15 @@ def needs(client: Client, request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def clients(request: pytest.FixtureRequest) -> list[Client]:
-    """At once; kcat too where it is installed, as it must be in CI."""
-    if request.param != PYTHON_AND_KCAT:
-        request.getfixturevalue("apache_kafka_distribution")
-        request.getfixturevalue("needs_go_clients")
-    if request.param == JAVA_AND_GO_TOO and not {"client", "library"}.isdisjoint(request.fixturenames):
-        return [JAVA, *GO_CLIENTS]  # what one client wrote the others have read already
-    found: list[Client] = [*LIBRARIES]
-    if why_no_kcat() is None or in_ci():
-        found.append(KCAT)
-    if request.param != PYTHON_AND_KCAT:
-        found += [JAVA, *GO_CLIENTS]
-    return found
+    """At once."""
+    if request.param == PYTHON:
+        return [*LIBRARIES]
+    programs: list[Client] = [KCAT, JAVA, *GO_CLIENTS]
+    for program in programs:
+        needs(program, request)
+    if request.param == PROGRAMS and not {"client", "library"}.isdisjoint(request.fixturenames):
+        return programs  # what one client wrote the others have read already
+    return [*LIBRARIES, *programs]
 
 
 @pytest.fixture(scope="session")
@@ -145,24 +140,12 @@ def needs_go_clients() -> None:
 
 @pytest.fixture
 def needs_kcat() -> None:
-    reason = why_no_kcat()
-    if reason is not None:
-        missing(f"needs kcat: {reason}")
+    try:
+        kcat_path()
+    except KcatUnavailable as unavailable:
+        missing(f"needs kcat: {unavailable}")
 
 
 @pytest.fixture
 def topic() -> str:
     return f"t-{uuid.uuid4().hex[:12]}"
-
-
-@cache
-def why_no_kcat() -> str | None:
-    try:
-        kcat_path()
-    except KcatUnavailable as unavailable:
-        return str(unavailable)
-    return None
-
-
-def in_ci() -> bool:
-    return os.environ.get("CI") == "true"

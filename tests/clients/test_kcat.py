@@ -11,7 +11,7 @@ from tests.clients.kcat_client import kcat
 from tests.clients.servers import Server
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.usefixtures("needs_kcat")
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300), pytest.mark.usefixtures("needs_kcat")]
 
 START_MS = 1_700_000_000_000
 

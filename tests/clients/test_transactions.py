@@ -27,6 +27,7 @@ def test_a_transactional_id_is_refused_for_good(holdfast: HoldfastBroker, librar
     assert error_code(refused.value) == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+@pytest.mark.real
 @pytest.mark.usefixtures("needs_kcat")
 def test_kcat_is_told_why(holdfast: HoldfastBroker, topic: str) -> None:
     command = [kcat_path(), "-b", holdfast.bootstrap, *PATIENCE, "-P", "-t", topic, "-X", "transactional.id=tx"]

@@ -21,7 +21,7 @@ from holdfast.broker.groups import Groups
 from holdfast.broker.handlers.api_versions import unsupported_version
 from holdfast.broker.journal import GroupJournal
 from holdfast.broker.ledger import LedgerWriter
-from holdfast.broker.memory import MemoryPool
+from holdfast.broker.memory import RequestMemory
 from holdfast.broker.partition import Partition
 from holdfast.broker.server import Broker
 from holdfast.broker.topic_config import TopicConfig
@@ -233,7 +233,7 @@ class FuzzedBroker(Broker):
         super().__init__(_CONFIG, Path("nowhere"))
         self.scratch = _SCRATCH
         self.changes = Changes()
-        self.memory = MemoryPool(_CONFIG.queued_max_request_bytes)
+        self.memory = RequestMemory(_CONFIG.queued_max_request_bytes)
         self.unsupported_api_versions = unsupported_version()
         self.moved_clock = MovedClock()
         self.clock = cast(PauseAwareClock, self.moved_clock)

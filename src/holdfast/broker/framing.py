@@ -10,14 +10,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from holdfast.broker.memory import Holder, MemoryPool
+from holdfast.broker.memory import SMALL_BYTES, Holder, RequestMemory
 
 SCRATCH_BYTES: Final = 256 * 1024
 CROWDED_BYTES: Final = 4096
 """What is read at a time while the pool is empty: enough for small requests."""
 EAGER_BYTES: Final = 2 * 1024 * 1024
-"""Frames up to this size get their whole memory with their first byte: a producer's usual request. Larger ones double
-as they arrive, so that a length which is only announced costs nothing."""
+"""Frames up to this size, a producer's usual request, get their whole memory once SMALL_BYTES of them are there. Others
+double as they arrive. So a length that is only announced books little."""
 
 _length = Struct(">i").unpack_from
 
@@ -33,6 +33,7 @@ class FrameReader:
         "_holder",
         "_limit",
         "_limit_name",
+        "_memory",
         "_partial",
         "_pool",
         "_scratch",
@@ -41,12 +42,13 @@ class FrameReader:
         "starved",
     )
 
-    def __init__(self, scratch: memoryview, limit_bytes: int, pool: MemoryPool, holder: Holder) -> None:
+    def __init__(self, scratch: memoryview, limit_bytes: int, memory: RequestMemory, holder: Holder) -> None:
         self._scratch = scratch
         self._crowded_scratch = scratch[:CROWDED_BYTES]
         self._limit = limit_bytes
         self._limit_name = "socket.request.max.bytes"
-        self._pool = pool
+        self._memory = memory
+        self._pool = memory.small
         self._holder = holder
         self._partial = b""
         self._frame: bytearray | None = None
@@ -71,7 +73,7 @@ class FrameReader:
         if self._frame is not None:
             return memoryview(self._frame)[self._filled :]
         # While others wait for memory, a frame that turns out to be large must not bring much without any.
-        return self._crowded_scratch if self._pool.crowded else self._scratch
+        return self._crowded_scratch if self._memory.crowded else self._scratch
 
     def whole(self, count: int) -> bytes | None:
         """The usual case: the `count` bytes that were put into `buffer()` are exactly one frame.
@@ -123,6 +125,7 @@ class FrameReader:
 
     def _begin(self, size: int, arrived: memoryview | bytes) -> None:
         self._size = size
+        self._pool = self._memory.pool_of(size)
         self._filled = len(arrived)
         self._booked = 0
         self._frame = bytearray(arrived)
@@ -133,7 +136,7 @@ class FrameReader:
         frame = self._frame
         if frame is None:
             return True
-        wanted = self._size if self._size <= EAGER_BYTES else min(self._size, max(EAGER_BYTES, 2 * self._filled))
+        wanted = min(self._size, self._enough())
         self.starved = not self._pool.take(self._holder, wanted - self._booked)
         if not self.starved:
             self._booked = wanted
@@ -142,3 +145,9 @@ class FrameReader:
             larger[: self._filled] = memoryview(frame)[: self._filled]
             self._frame = larger
         return not self.starved
+
+    def _enough(self) -> int:
+        """How much memory the current frame may have, by what has arrived of it."""
+        if self._size <= SMALL_BYTES:
+            return max(CROWDED_BYTES, 2 * self._filled)
+        return SMALL_BYTES if self._filled < SMALL_BYTES else max(EAGER_BYTES, 2 * self._filled)

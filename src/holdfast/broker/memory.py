@@ -2,8 +2,11 @@
 
 A connection takes memory as its bytes arrive, never for a length it merely announced. When the pool is empty the
 connection stops reading until there is room. Everybody behind clients that send half a request and then fall silent, or
-trickle, would wait for ever: while somebody waits, holders that send too slowly are disconnected. And so would two
-clients that each hold half of the pool and wait for the other half: then one of them has to go.
+trickle, would wait for ever: while somebody waits, holders that send too slowly for what they hold are disconnected.
+And so would two clients that each hold half of the pool and wait for the other half: then one of them has to go.
+
+Small requests have a pool of their own: a heartbeat, a commit or a small produce never waits for the memory of large
+ones, and a stream of them takes none from a large one that waits.
 """
 
 from __future__ import annotations
@@ -17,6 +20,21 @@ STALLED_SECONDS: Final = 5.0
 
 SLOW_BYTES: Final = 80 * 1024
 """Less than this in that time is standing still: a megabyte would take a minute."""
+
+WHOLE_SECONDS: Final = 20.0
+"""What a holder has booked must arrive at a pace that brings it within this time: who holds much must send fast."""
+
+SMALL_BYTES: Final = 64 * 1024
+"""Requests up to this size are booked in the pool of the small ones."""
+
+_SHARE_OF_SMALL: Final = 4
+"""One part in so many of the memory is for small requests: by default, more than `max.unauthenticated.connections` can
+fill with what they may send (`sasl.server.max.receive.size`)."""
+
+
+def least_bytes(held_bytes: int) -> int:
+    """What must arrive in STALLED_SECONDS from one that holds so much while others wait."""
+    return max(min(held_bytes, SLOW_BYTES), int(held_bytes * STALLED_SECONDS / WHOLE_SECONDS))
 
 
 class Holder(Protocol):
@@ -109,10 +127,45 @@ class MemoryPool:
             if now - since < STALLED_SECONDS:
                 continue
             self._marks[holder] = (now, holder.received_bytes)
-            if holder.received_bytes - received < SLOW_BYTES:
+            if holder.received_bytes - received < least_bytes(self._held.get(holder, 0)):
                 holder.evict("its half-sent request stood still while others waited for the memory it holds")
         if self._waiting and all(holder in waiting for holder in self._held):
             # They wait for each other. The last to ask has the least to lose.
             last = next((holder for holder in reversed(self._waiting) if holder in self._held), None)
             if last is not None:
                 last.evict("all memory for requests is held by requests that wait for more of it")
+
+
+class RequestMemory:
+    """All memory for half-received requests, in two pools that never wait for each other."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        limit_bytes = limit_bytes if limit_bytes >= 0 else sys.maxsize
+        self.small = MemoryPool(limit_bytes // _SHARE_OF_SMALL)
+        self.large = MemoryPool(limit_bytes - self.small.limit_bytes)
+
+    def pool_of(self, request_bytes: int) -> MemoryPool:
+        """Where a request of this size is booked."""
+        return self.small if request_bytes <= SMALL_BYTES else self.large
+
+    @property
+    def used_bytes(self) -> int:
+        return self.small.used_bytes + self.large.used_bytes
+
+    @property
+    def crowded(self) -> bool:
+        """Large requests wait for memory."""
+        return self.large.crowded
+
+    def release(self, holder: Holder, request_bytes: int) -> None:
+        """A request of this size, which was booked whole, is done."""
+        self.pool_of(request_bytes).release(holder, request_bytes)
+
+    def forget(self, holder: Holder) -> None:
+        """The connection is gone."""
+        self.small.forget(holder)
+        self.large.forget(holder)
+
+    def evict_stalled(self, now: float) -> None:
+        self.small.evict_stalled(now)
+        self.large.evict_stalled(now)

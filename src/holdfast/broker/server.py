@@ -29,7 +29,7 @@ from holdfast.broker.guards import guarded_handlers
 from holdfast.broker.handlers.api_versions import unsupported_version
 from holdfast.broker.housekeeping import Housekeeping
 from holdfast.broker.log_lines import say
-from holdfast.broker.memory import MemoryPool
+from holdfast.broker.memory import RequestMemory
 from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.security.doorway import DOORWAY
 from holdfast.broker.security.tls import Tls
@@ -64,7 +64,7 @@ class Broker:
         self.unpacking = asyncio.Semaphore(MOST_UNPACKED)
         self.disk_state = DiskState()
         self.altering = asyncio.Lock()
-        self.memory = MemoryPool(config.queued_max_request_bytes)
+        self.memory = RequestMemory(config.queued_max_request_bytes)
         self.unsupported_api_versions = unsupported_version()
         self._connections: set[Connection] = set()
         self._per_host: Counter[str] = Counter()

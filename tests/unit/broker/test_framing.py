@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from holdfast.broker.framing import EAGER_BYTES, FrameReader
-from holdfast.broker.memory import MemoryPool
+from holdfast.broker.memory import SMALL_BYTES, RequestMemory
 
 LIMIT = 8 * EAGER_BYTES
 SCRATCH = 64 * 1024
@@ -30,7 +30,7 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def make_reader(pool: MemoryPool, holder: Holder | None = None, scratch_bytes: int = SCRATCH) -> FrameReader:
+def make_reader(pool: RequestMemory, holder: Holder | None = None, scratch_bytes: int = SCRATCH) -> FrameReader:
     return FrameReader(memoryview(bytearray(scratch_bytes)), LIMIT, pool, holder or Holder())
 
 
@@ -47,7 +47,7 @@ def give(reader: FrameReader, data: bytes) -> list[bytes | bytearray]:
     return frames
 
 
-def release_all(pool: MemoryPool, holder: Holder, frames: list[bytes | bytearray]) -> None:
+def release_all(pool: RequestMemory, holder: Holder, frames: list[bytes | bytearray]) -> None:
     for frame in frames:
         if type(frame) is bytearray:
             pool.release(holder, len(frame))
@@ -57,7 +57,7 @@ def test_a_stream_cut_in_two_at_any_byte_gives_the_same_frames() -> None:
     bodies = [b"a", b"four", bytes(range(200))]
     stream = b"".join(map(framed, bodies))
     for cut in range(1, len(stream)):
-        pool, holder = MemoryPool(LIMIT), Holder()
+        pool, holder = RequestMemory(LIMIT), Holder()
         reader = make_reader(pool, holder)
 
         frames = give(reader, stream[:cut]) + give(reader, stream[cut:])
@@ -70,7 +70,7 @@ def test_a_stream_cut_in_two_at_any_byte_gives_the_same_frames() -> None:
 
 def test_bytes_that_come_one_by_one_give_the_same_frames() -> None:
     bodies = [b"a", b"bc", b"x" * 300]
-    pool, holder = MemoryPool(LIMIT), Holder()
+    pool, holder = RequestMemory(LIMIT), Holder()
     reader = make_reader(pool, holder)
 
     frames = list(itertools.chain.from_iterable(give(reader, bytes([byte])) for byte in b"".join(map(framed, bodies))))
@@ -80,7 +80,7 @@ def test_bytes_that_come_one_by_one_give_the_same_frames() -> None:
 
 def test_many_frames_in_one_read_come_out_together_without_memory_of_their_own() -> None:
     bodies = [bytes([number]) * number for number in range(1, 100)]
-    pool = MemoryPool(LIMIT)
+    pool = RequestMemory(LIMIT)
 
     frames = give(make_reader(pool), b"".join(map(framed, bodies)))
 
@@ -91,7 +91,7 @@ def test_many_frames_in_one_read_come_out_together_without_memory_of_their_own()
 @pytest.mark.parametrize("size", [EAGER_BYTES - 1, EAGER_BYTES, EAGER_BYTES + 1, 3 * EAGER_BYTES + 5, LIMIT])
 def test_a_large_frame_arrives_whole(size: int) -> None:
     body = random.Random(size).randbytes(size)
-    pool, holder = MemoryPool(LIMIT), Holder()
+    pool, holder = RequestMemory(LIMIT), Holder()
     reader = make_reader(pool, holder)
 
     frames = give(reader, framed(body) + framed(b"next"))
@@ -103,12 +103,12 @@ def test_a_large_frame_arrives_whole(size: int) -> None:
 
 
 def test_a_large_frame_takes_memory_as_it_arrives() -> None:
-    pool = MemoryPool(LIMIT)
+    pool = RequestMemory(LIMIT)
     reader = make_reader(pool)
 
     give(reader, struct.pack(">i", LIMIT) + b"only this much")
 
-    assert pool.used_bytes <= EAGER_BYTES
+    assert pool.used_bytes == SMALL_BYTES
     booked = []
     for _ in range(LIMIT // SCRATCH - 1):
         give(reader, bytes(SCRATCH))
@@ -118,9 +118,35 @@ def test_a_large_frame_takes_memory_as_it_arrives() -> None:
     assert booked[-1] == LIMIT
 
 
+def test_a_usual_request_books_all_it_needs_once_the_size_of_a_small_one_is_there() -> None:
+    pool = RequestMemory(LIMIT)
+    reader = make_reader(pool, scratch_bytes=4096)
+    stream = framed(bytes(EAGER_BYTES))
+
+    give(reader, stream[: SMALL_BYTES - 1])
+    assert pool.large.used_bytes == SMALL_BYTES
+    give(reader, stream[SMALL_BYTES - 1 : SMALL_BYTES + 4])
+    assert pool.large.used_bytes == EAGER_BYTES
+
+
+def test_a_small_request_is_read_while_large_ones_wait_for_memory() -> None:
+    pool, waiting, small = RequestMemory(LIMIT), Patient(), Holder()
+    assert pool.large.take(Holder(), pool.large.limit_bytes)
+    starving = make_reader(pool, waiting)
+    starving.received(fill(starving, framed(bytes(EAGER_BYTES))[:1000]))
+    assert (starving.starved, pool.crowded) == (True, True)
+
+    frames = give(make_reader(pool, small), framed(bytes(20_000)))
+
+    assert [len(frame) for frame in frames] == [20_000]
+    assert pool.small.used_bytes == 20_000
+    release_all(pool, small, frames)
+    assert pool.small.used_bytes == 0
+
+
 @pytest.mark.parametrize("length", [0, -1, -(2**31), LIMIT + 1, 2**31 - 1])
 def test_an_impossible_length_is_refused_before_anything_is_allocated(length: int) -> None:
-    pool = MemoryPool(LIMIT)
+    pool = RequestMemory(LIMIT)
     reader = make_reader(pool)
 
     assert give(reader, framed(b"good") + struct.pack(">i", length) + b"rest") == [b"good"]
@@ -131,7 +157,7 @@ def test_an_impossible_length_is_refused_before_anything_is_allocated(length: in
 
 
 def test_without_room_in_the_pool_the_reader_says_so_and_goes_on_when_there_is() -> None:
-    pool, first, second = MemoryPool(1000), Holder(), Patient()
+    pool, first, second = RequestMemory(4 * 1000), Holder(), Patient()
     give(make_reader(pool, first), framed(bytes(900))[:500])
     reader = make_reader(pool, second)
 
@@ -162,7 +188,7 @@ def fill(reader: FrameReader, data: bytes) -> int:
 
 def test_thousands_of_mixed_frames_and_disconnects_leave_no_byte_booked() -> None:
     rng = random.Random(7)
-    pool = MemoryPool(64 * EAGER_BYTES)
+    pool = RequestMemory(64 * EAGER_BYTES)
     for _ in range(300):
         holder = Holder()
         reader = make_reader(pool, holder, scratch_bytes=4096)

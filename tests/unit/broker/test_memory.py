@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from holdfast.broker.memory import SLOW_BYTES, STALLED_SECONDS, MemoryPool
+from holdfast.broker.memory import SLOW_BYTES, SMALL_BYTES, STALLED_SECONDS, MemoryPool, RequestMemory, least_bytes
 
 
 class Client:
@@ -128,6 +128,63 @@ def test_holders_that_hardly_send_go_when_others_wait() -> None:
     assert trickling.evicted is not None
     assert sending.evicted is None
     assert waiting.held == 60
+
+
+MEGABYTE = 1024 * 1024
+
+
+def test_a_holder_of_much_must_send_faster_than_a_holder_of_little() -> None:
+    pool = MemoryPool(20 * MEGABYTE)
+    of_much, of_little, fast, waiting = (Client(pool) for _ in range(4))
+    assert of_much.want(8 * MEGABYTE)
+    assert of_little.want(MEGABYTE // 4)
+    assert fast.want(8 * MEGABYTE)
+    assert not waiting.want(5 * MEGABYTE)
+
+    pool.evict_stalled(1.0)
+    of_much.received_bytes += 20_000 * 5
+    of_little.received_bytes += 20_000 * 5
+    fast.received_bytes += 2 * MEGABYTE
+    pool.evict_stalled(1.0 + STALLED_SECONDS)
+
+    assert of_much.evicted is not None
+    assert (of_little.evicted, fast.evicted) == (None, None)
+    assert waiting.held == 5 * MEGABYTE
+
+
+def test_a_slow_holder_of_a_small_request_stays_if_its_requests_come_whole() -> None:
+    pool = MemoryPool(1000)
+    slow, waiting = Client(pool), Client(pool)
+    assert slow.want(900)
+    assert not waiting.want(500)
+
+    pool.evict_stalled(1.0)
+    slow.received_bytes += 900
+    pool.evict_stalled(1.0 + STALLED_SECONDS)
+
+    assert slow.evicted is None
+
+
+def test_the_whole_memory_cannot_be_held_by_a_trickle() -> None:
+    assert [least_bytes(held) for held in (10, SLOW_BYTES, 4 * SLOW_BYTES)] == [10, SLOW_BYTES, SLOW_BYTES]
+    assert least_bytes(256 * MEGABYTE) == 64 * MEGABYTE
+
+
+def test_small_requests_and_large_ones_never_wait_for_each_other() -> None:
+    memory = RequestMemory(16 * MEGABYTE)
+    small, large = (memory.pool_of(size) for size in (SMALL_BYTES, SMALL_BYTES + 1))
+    holder, waiting = Client(large), Client(large)
+    assert holder.want(large.limit_bytes)
+    assert not waiting.want(MEGABYTE)
+    assert memory.crowded
+
+    little = [Client(small) for _ in range(small.limit_bytes // SMALL_BYTES)]
+    assert all(client.want(SMALL_BYTES) for client in little)
+    assert memory.used_bytes == 16 * MEGABYTE
+    assert not Client(small).want(SMALL_BYTES), "of their own kind they are bounded too"
+
+    holder.give_back()
+    assert waiting.held == MEGABYTE
 
 
 def test_one_whose_request_is_being_answered_does_not_go() -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import BEGIN, DemoFailed, Worker, read_journal
+from examples.demo.acts import SEAT_SESSION_MS
+from examples.demo.processes import BEGIN, PATIENCE_S, DemoFailed, Worker, read_journal, run_to_end, wait_for
+from holdfast.broker.config import BrokerConfig
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import REPOSITORY
 
@@ -79,3 +81,46 @@ def test_a_worker_that_is_started_again_has_to_be_ready_again(worker: Worker) ->
 
     eventually(worker.is_ready, "a prepared worker")
     assert len(read_journal(worker.journal)) == 2, "what it told in its former life does not count"
+
+
+def test_a_wait_tells_what_it_waits_for_until_that_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    looks = iter([None] * 5 + ["there"])
+
+    assert wait_for(lambda: next(looks), "the end", tell_every_s=0.0) == "there"
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and all(line.strip().startswith("still waiting for the end (") for line in lines)
+
+
+def test_a_wait_in_vain_ends_in_a_sentence() -> None:
+    with pytest.raises(DemoFailed, match=r"waited 0\.2 s in vain for the end"):
+        wait_for(lambda: False, "the end", patience_s=0.2)
+
+
+def test_a_slow_command_is_waited_for_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = [sys.executable, "-c", "import time; time.sleep(0.5)"]
+
+    run_to_end(slow, "a slow command", tmp_path / "log", tell_every_s=0.1)
+
+    assert "still waiting for a slow command" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("program", "patience_s", "said"),
+    [
+        ("raise SystemExit('no such group')", 60.0, "waited for it: no such group"),
+        ("import time; time.sleep(600)", 0.5, r"waited 0\.5 s in vain for it"),
+    ],
+    ids=["fails", "does not end"],
+)
+def test_a_command_that_fails_or_does_not_end_is_a_sentence(
+    tmp_path: Path, program: str, patience_s: float, said: str
+) -> None:
+    with pytest.raises(DemoFailed, match=said):
+        run_to_end([sys.executable, "-c", program], "it", tmp_path / "log", patience_s=patience_s)
+
+
+def test_members_with_a_seat_keep_it_longer_than_the_demo_waits_for_them() -> None:
+    """And not longer than the broker lets them, which is half an hour: group.max.session.timeout.ms."""
+    longest_ms = BrokerConfig().group_max_session_timeout_ms
+    assert 2_000 * PATIENCE_S < SEAT_SESSION_MS <= longest_ms
