@@ -65,6 +65,28 @@ def test_the_seats_of_one_application_are_given_up_by_their_prefix(
         assert sentence.endswith(f"group {group!r} has no static member whose instance id begins with 'eu-'")
 
 
+def test_a_prefix_ends_where_a_part_of_the_instance_id_ends(server: Server, cli: Cli, topic: str, group: str) -> None:
+    make_topic(server, topic)
+    seats = [
+        Watched(server, group, group_instance_id=name, session_timeout_ms=60_000).subscribe(topic)
+        for name in ("app-1", "app-1-0", "app-10")
+    ]
+    with watching(*seats):
+        poll_until(share(4, *seats), "three members", *seats)
+        for one in seats:
+            one.consumer.close()
+        removed = cli.json("groups", "remove-members", "--group", group, "--instance-prefix", "app-1")
+        assert sorted(one["instance_id"] for one in removed) == ["app-1", "app-1-0"]
+
+        sentence = cli.refused("groups", "remove-members", "--group", group, "--instance-prefix", "app-1")
+        assert sentence.endswith(
+            f"group {group!r} has no static member whose instance id begins with 'app-1' and ends there or goes on "
+            "after a separator ('app-10' does not); see --instance-ids"
+        )
+        removed = cli.json("groups", "remove-members", "--group", group, "--instance-prefix", "app-")
+        assert [one["instance_id"] for one in removed] == ["app-10"], "the control"
+
+
 def test_a_group_that_is_not_there(cli: Cli, group: str) -> None:
     sentence = cli.refused("groups", "remove-members", "--group", group, "--instance-ids", "a")
     assert sentence == f"holdfast groups remove-members: there is no group {group!r}"

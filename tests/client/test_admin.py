@@ -93,6 +93,40 @@ def test_members_are_removed_with_a_result_each(server: Server, admin: Admin, to
         assert admin.describe_group(group).members == ()
 
 
+def test_a_pair_of_ids_is_removed_only_if_it_is_still_the_members(
+    server: Server, admin: Admin, topic: str, group: str
+) -> None:
+    # given a static member, whose ids were noted, and that was restarted since; and one that was not
+    make_topic(server, topic)
+    seats = {"group_instance_id": "seat-1", "session_timeout_ms": 60_000}
+    before = Watched(server, group, **seats).subscribe(topic)
+    other = Watched(server, group, group_instance_id="seat-2", session_timeout_ms=60_000).subscribe(topic)
+    with admin, watching(before, other):
+        poll_until(share(4, before, other), "both have two", before, other)
+        noted = [(one.member_id, one.group_instance_id) for one in admin.describe_group(group).members]
+        before.consumer.close()
+        after = Watched(server, group, **seats).subscribe(topic)
+        with watching(after):
+            poll_until(share(4, after, other), "the seat is taken again", after, other)
+            after.consumer.close()
+            other.consumer.close()
+
+            # when all are to be removed by what was noted
+            results = admin.remove_members(group, members=noted)
+
+            # then the one that came back keeps its seat
+            codes = {one.group_instance_id: one.error and one.error.code for one in results}
+            assert codes == {"seat-1": ErrorCode.FENCED_INSTANCE_ID, "seat-2": None}
+            (fenced,) = [one.error for one in results if one.error is not None]
+            assert "the instance id belongs to another member id" in str(fenced)
+            (left,) = admin.describe_group(group).members
+            assert left.group_instance_id == "seat-1"
+
+            # and either id alone still does: the controls
+            assert [one.error for one in admin.remove_members(group, members=[("", "seat-1")])] == [None]
+            assert admin.describe_group(group).members == ()
+
+
 def test_all_members_are_removed_in_one_call(server: Server, admin: Admin, topic: str, group: str) -> None:
     make_topic(server, topic)
     static = Watched(server, group, group_instance_id="seat-1", session_timeout_ms=60_000).subscribe(topic)

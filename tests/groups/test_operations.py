@@ -1,14 +1,21 @@
 """Procedures of docs/operations.md, as a person would follow them. Scaling up and standbys have files of their own."""
 
+import re
+import shlex
+import textwrap
+
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 from kafka.errors import NoError
 
+from holdfast.cli.main import main
+from tests.cli.test_docs import pattern_of
 from tests.clients.servers import Server
 from tests.groups.members import CONFLUENT, Member, StartMember, await_shared
 from tests.groups.world import ledger, make_topic
 from tests.support.eventually import eventually
+from tests.support.kafka_distribution import REPOSITORY
 
 PARTITIONS = 6
 LONG_SESSION_MS = 60_000
@@ -108,6 +115,95 @@ def test_scale_down_in_one_rebalance(server: Server, start_member: StartMember, 
     remove_seats(server, group, "orders-1", "orders-2")
     await_shared(members[:1], PARTITIONS)
     assert kinds(server, group)[told:].count("rebalance started") == 1
+
+
+HOST_IDS = ("host-1-a", "host-1-b", "host-10-a")
+
+
+def host_members(start_member: StartMember, server: Server) -> list[Member]:
+    """Two members on the host that is taken out and one on another, in the order in which they joined."""
+    members: list[Member] = []
+    for name in HOST_IDS:
+        members.append(start(start_member, server, name))
+        await_shared(members, PARTITIONS)
+    return members
+
+
+def test_take_a_host_out_with_all_its_members(
+    server: Server, start_member: StartMember, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note, remove = console_examples("Take a host out with all its members")
+
+    # given a host with two members, and another whose name begins with the first one's
+    members = host_members(start_member, server)
+    told = len(ledger(server, group))
+
+    # when the ids are noted, as the page says
+    run_example(note, server, group, capsys)
+
+    # and the members of the host are stopped, nothing moves
+    for member in members[:2]:
+        member.stop()
+    assert kinds(server, group)[told:] == []
+
+    # then both seats are given up in one rebalance, and the other host has everything
+    run_example(remove, server, group, capsys)
+    await_shared(members[2:], PARTITIONS)
+    assert kinds(server, group)[told:].count("member left") == 2
+    assert kinds(server, group)[told:].count("rebalance started") == 1
+
+
+def test_a_script_that_takes_a_host_out_leaves_a_member_that_came_back(
+    server: Server, start_member: StartMember, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (script,) = re.findall(r"```python\n(.*?)```", section("Take a host out with all its members"), re.DOTALL)
+    members = host_members(start_member, server)
+
+    def stop_and_restart_one() -> None:
+        for number in (0, 1):
+            members[number].stop()
+        members[0] = start(start_member, server, HOST_IDS[0])
+        await_shared([members[0]], PARTITIONS // 3)
+
+    # when the page's script runs, and one of the processes is started again before the seats are removed
+    stops = script.replace("# stop the processes here", "stop()")
+    assert stops != script
+    exec(as_here(stops, server, group), {"stop": stop_and_restart_one})
+
+    # then that one keeps its seat
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("host-1-a ") and "FENCED_INSTANCE_ID" in first
+    assert second == "host-1-b removed"
+    await_shared([members[0], members[2]], PARTITIONS)
+
+
+def section(heading: str) -> str:
+    """A section of docs/operations.md."""
+    _, _, rest = (REPOSITORY / "docs" / "operations.md").read_text().partition(f"## {heading}\n")
+    assert rest, f"docs/operations.md has no section {heading!r}"
+    return rest.partition("\n## ")[0]
+
+
+def console_examples(heading: str) -> list[tuple[str, str]]:
+    """The commands of a section, each with what it prints."""
+    blocks = re.findall(r"```console\n(.*?)```", section(heading), re.DOTALL)
+    parted = [textwrap.dedent(block).removeprefix("$ ").partition("\n") for block in blocks]
+    return [(command, printed) for command, _, printed in parted]
+
+
+def as_here(text: str, server: Server, group: str) -> str:
+    """With the broker and the group of this test for those of the page."""
+    return text.replace("127.0.0.1:9092", server.bootstrap).replace('"orders"', f'"{group}"')
+
+
+def run_example(example: tuple[str, str], server: Server, group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command, printed = example
+    words = shlex.split(as_here(command, server, group).replace("--group orders", f"--group {group}"))
+    assert words[0] == "holdfast"
+    capsys.readouterr()
+    assert main(words[1:]) == 0
+    expected = printed.replace("orders ", f"{group} ")
+    assert re.fullmatch(pattern_of(expected), capsys.readouterr().out.strip()), expected
 
 
 def remove_seats(server: Server, group: str, *instance_ids: str) -> None:

@@ -228,14 +228,20 @@ class Admin:
         *,
         instance_ids: Iterable[str] = (),
         member_ids: Iterable[str] = (),
+        members: Iterable[tuple[str, str | None]] = (),
         all_members: bool = False,
         reason: str = "removed by an administrator",
         timeout: float | None = None,
     ) -> list[Removal]:
-        """Give up seats for members that will not come back (KIP-345), in one rebalance; one result for each."""
+        """Give up seats for members that will not come back (KIP-345), in one rebalance; one result for each.
+
+        `members` are pairs of member id and instance id. The coordinator removes a pair only if the instance id still
+        has that member id; otherwise it answers FENCED_INSTANCE_ID, because another process has the seat by now.
+        """
         deadline = self._deadline(timeout)
         wanted: list[tuple[str, str | None]] = [("", one) for one in _several("instance_ids", instance_ids)]
         wanted += [(one, None) for one in _several("member_ids", member_ids)]
+        wanted += [_pair(one) for one in _several("members", members)]
         if all_members:
             if wanted:
                 raise ConfigError("remove_members() takes either ids or all_members")
@@ -444,6 +450,13 @@ def _several(what: str, given: Iterable[_Name]) -> list[_Name]:
     return list(given)
 
 
+def _pair(given: tuple[str, str | None]) -> tuple[str, str | None]:
+    match given:
+        case (str(member_id), str() | None as instance_id) if member_id or instance_id:
+            return member_id, instance_id
+    raise ConfigError(f"members has {given!r}; each is a pair of a member id and an instance id, one of them at least")
+
+
 def _kept(bounds: tuple[int, int] | None) -> tuple[int, int]:
     if bounds is None:
         raise TopicError(
@@ -487,7 +500,9 @@ def _first_commit_error(response: OffsetCommitResponse) -> int:
 
 
 def _name(member_id: str, instance_id: str | None) -> str:
-    return f"instance {instance_id!r}" if instance_id is not None else f"member {member_id!r}"
+    if instance_id is None:
+        return f"member {member_id!r}"
+    return f"instance {instance_id!r} as member {member_id!r}" if member_id else f"instance {instance_id!r}"
 
 
 def _error(what: str, code: int, advice: Mapping[ErrorCode, str] = _ADVICE) -> HoldfastError | None:

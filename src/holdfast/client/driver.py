@@ -279,7 +279,19 @@ class Driver:
             self.trouble = None
             self.was_reached = True
             self.has_extensions = extensions
+            instance_id = self._membership.instance_id
             self._membership.reached(versions, now_ms(), has_extensions=extensions)
+            if instance_id is not None and self._membership.instance_id is None:
+                logger.warning(
+                    "group.instance.id %r is not used (static.membership.fallback=dynamic): the broker at %s:%d knows "
+                    "no static members (JoinGroup up to v%d, v5 is needed). This member joins group %r as a dynamic "
+                    "one, and a restart of it is a rebalance",
+                    instance_id,
+                    coordinator.host,
+                    coordinator.port,
+                    versions[1],
+                    self._membership.settings.group_id,
+                )
 
     def _send(self, send: Send) -> None:
         membership, ticket = self._membership, send.ticket

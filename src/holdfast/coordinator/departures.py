@@ -69,7 +69,7 @@ def leave(ctx: Context, group: Group | None, command: Leave, now_ms: int) -> Non
     if group is not None and group.state is DEAD:
         ctx.reply(command.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    nameless = sum(not entry.member_id and entry.group_instance_id is None for entry in command.members)
+    nameless = sum(_is_nameless(group, entry) for entry in command.members)
     if nameless:
         # KIP-345. One line, however many there are.
         logger.warning(
@@ -93,6 +93,13 @@ def leave(ctx: Context, group: Group | None, command: Leave, now_ms: int) -> Non
         cause = "a member left" if len(removed) == 1 else f"{len(removed)} members left"
         standbys.after_removal(ctx, group, removed, now_ms, cause=cause)
         standbys.review_places(ctx, group, now_ms)
+
+
+def _is_nameless(group: Group | None, entry: MemberIdentity) -> bool:
+    """Whether it has neither id, or empty ones. As in Kafka a member may have joined with an empty instance id."""
+    if entry.member_id or entry.group_instance_id:
+        return False
+    return group is None or group.roster.holder_of(entry.group_instance_id) is None
 
 
 def _leave_one(

@@ -4,7 +4,7 @@ own APIs, as Apache Kafka."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.client.settings import NetworkSettings
@@ -31,7 +31,10 @@ Answer = Callable[[Any], Any]
 class Group:
     """The script of a `ScriptedServer`. What is not written down for it, it answers as a healthy broker would."""
 
-    def __init__(self, *answers: tuple[Api, Answer], holdfast: bool = True) -> None:
+    def __init__(
+        self, *answers: tuple[Api, Answer], holdfast: bool = True, highest: Mapping[int, int] | None = None
+    ) -> None:
+        """`highest`: the highest versions that it has of some APIs, by their keys, as an older broker."""
         self._answers: dict[int, Answer] = {
             HEARTBEAT.key: lambda _message: HeartbeatResponse(),
             LEAVE_GROUP.key: lambda _message: LeaveGroupResponse(),
@@ -42,6 +45,7 @@ class Group:
         self.asked: list[tuple[Request, Any]] = []
         """Every request with the connection that it came on, but those that only ask the way."""
         self._holdfast = holdfast
+        self._highest = highest or {}
         self._lock = threading.Lock()
 
     def __call__(self, peer: Peer) -> None:
@@ -55,7 +59,7 @@ class Group:
         host, port = peer.socket.getsockname()[:2]
         if request.api is API_VERSIONS:
             keys = [key for key in APIS if self._holdfast or key < FIRST_PRIVATE_KEY]
-            response: Any = ApiVersionsResponse(api_keys=[ApiVersion(key, *APIS[key].versions) for key in keys])
+            response: Any = ApiVersionsResponse(api_keys=[self._versions(key) for key in keys])
         elif request.api is FIND_COORDINATOR:
             (group,) = request.message.coordinator_keys
             response = FindCoordinatorResponse(coordinators=[FoundCoordinator(group, 1, host, port, 0, None)])
@@ -70,6 +74,10 @@ class Group:
             return False
         peer.answer(request, response)
         return True
+
+    def _versions(self, key: int) -> ApiVersion:
+        lowest, highest = APIS[key].versions
+        return ApiVersion(key, lowest, self._highest.get(key, highest))
 
     def _metadata(self, host: str, port: int) -> MetadataResponse:
         topics = [

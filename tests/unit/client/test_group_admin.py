@@ -254,9 +254,10 @@ def test_apache_kafka_is_not_asked_what_it_cannot_and_the_feature_is_named(
         lambda admin: admin.delete_groups("cc"),
         lambda admin: admin.remove_members("g", instance_ids="cc"),
         lambda admin: admin.remove_members("g", member_ids="cc"),
+        lambda admin: admin.remove_members("g", members="cc"),
         lambda admin: admin.reset_offsets("g", "cc", to="earliest"),
     ],
-    ids=["delete_topics", "delete_groups", "instance_ids", "member_ids", "reset_offsets"],
+    ids=["delete_topics", "delete_groups", "instance_ids", "member_ids", "members", "reset_offsets"],
 )
 def test_a_text_is_not_taken_for_the_names_that_its_letters_are(call: Callable[[Admin], object]) -> None:
     with (
@@ -264,3 +265,12 @@ def test_a_text_is_not_taken_for_the_names_that_its_letters_are(call: Callable[[
         pytest.raises(ConfigError, match=r"is 'cc'; it must be several: \['cc'\]"),
     ):
         call(admin)
+
+
+@pytest.mark.parametrize("pair", [("", None), ("", ""), ("a", "b", "c"), ("a",), (7, None), "ab", None])
+def test_a_pair_of_ids_that_names_nobody_is_refused(pair: Any) -> None:
+    with (
+        Admin({"bootstrap.servers": "127.0.0.1:1"}) as admin,
+        pytest.raises(ConfigError, match="a pair of a member id and an instance id, one of them at least"),
+    ):
+        admin.remove_members("g", members=[pair])

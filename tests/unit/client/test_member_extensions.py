@@ -59,7 +59,9 @@ def share(*numbers: int) -> bytes:
 class Leadership:
     """A coordinator that makes whoever joins the leader of a group of one, and keeps what it assigns."""
 
-    def __init__(self, *, holdfast: bool = True, refuses_resync: bool = False) -> None:
+    def __init__(
+        self, *, holdfast: bool = True, refuses_resync: bool = False, highest: Mapping[int, int] | None = None
+    ) -> None:
         self.generation = 0
         self.epoch = -1
         self.assignment = b""
@@ -71,6 +73,7 @@ class Leadership:
             (DESCRIBE_GROUPS, self._describe),
             (OFFSET_FETCH, offsets),
             holdfast=holdfast,
+            highest=highest,
         )
         self.group.partitions[TOPIC] = 2
 

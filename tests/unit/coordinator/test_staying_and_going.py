@@ -335,12 +335,15 @@ def test_k156_who_left_is_unknown() -> None:
     assert member.join().code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_entry_with_neither_id_is_logged_with_its_sender(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("instance_id", [None, ""])
+def test_an_entry_with_neither_id_is_logged_with_its_sender(
+    caplog: pytest.LogCaptureFixture, instance_id: str | None
+) -> None:
     bench = Bench()
     lone_member(bench)
 
     with caplog.at_level(logging.WARNING):
-        left = bench.leave(("", None))
+        left = bench.leave(("", instance_id))
 
     assert left.codes == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert "/127.0.0.1" in caplog.text
@@ -348,7 +351,20 @@ def test_an_entry_with_neither_id_is_logged_with_its_sender(caplog: pytest.LogCa
 
 def test_many_entries_with_neither_id_are_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        left = Bench().leave(*[("", None)] * 3)
+        left = Bench().leave(("", None), ("", ""), ("x", None), ("", "A"), ("", ""))
 
-    assert len(left.codes) == 3
-    assert len(caplog.records) == 1
+    assert len(left.codes) == 5
+    (line,) = caplog.records
+    assert "3 of 5 entries name neither" in line.getMessage()
+
+
+def test_control_a_member_that_joined_with_an_empty_instance_id_is_named_by_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.join(instance="")
+
+    with caplog.at_level(logging.WARNING):
+        left = bench.leave(("", ""))
+
+    assert (left.codes, caplog.records) == ([ErrorCode.NONE], [])

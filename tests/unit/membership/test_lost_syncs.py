@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.assignors import RangeAssignor
 from holdfast.membership.effects import Adopt, Lane, Lead
 from holdfast.membership.phases import Phase
 from holdfast.wire.apis.sync_group import SyncGroupResponse
 from holdfast.wire.error_codes import ErrorCode
 from tests.unit.membership.scene import HEARTBEAT, JOIN_GROUP, MINE, SYNC_GROUP, Scene, joined
+from tests.unit.membership.test_with_coordinator import settled
+from tests.unit.membership.world import World
 
 GENERATION = 3
 SHARES = {MINE: b"mine", "other": b"the other's"}
@@ -117,3 +120,29 @@ def test_a_rejoin_that_was_wanted_meanwhile_follows_the_sync() -> None:
     assert scene.event(Adopt).generation == GENERATION
     scene.prepare()
     assert scene.request(JOIN_GROUP).member_id == MINE
+
+
+def generations_of_a_kill_at_step_4(*, extensions: bool) -> int:
+    """Both members wait for their assignment when the broker is killed, and the next one takes its time to load: how
+    many generations more there are in the end."""
+    world = World({"t": 4}, extensions=extensions)
+    members = [world.start(name, [RangeAssignor()]) for name in "ab"]
+    settled(world)
+    members[0].member.rejoin("for the test", world.bench.now)
+    while any(one.member.phase is not Phase.SYNCING for one in members):
+        world.run(100)
+    generation = world.bench.generation()
+
+    world.restart_broker(only_load=True)
+    world.run(1_000)
+    world.bench.finish_loading()
+    settled(world)
+    return world.bench.generation() - generation
+
+
+def test_a_broker_that_was_killed_and_loads_does_not_make_the_group_rejoin() -> None:
+    assert generations_of_a_kill_at_step_4(extensions=True) == 0
+
+
+def test_control_the_answer_that_kafkas_clients_expect_while_it_loads_does() -> None:
+    assert generations_of_a_kill_at_step_4(extensions=False) == 1

@@ -284,8 +284,8 @@ class World:
     def described(self) -> DescribedGroup:
         return self.bench.coordinator.describe_group(GROUP, 5, with_extensions=True)
 
-    def restart_broker(self) -> None:
-        self.bench.restart()
+    def restart_broker(self, *, only_load: bool = False) -> None:
+        self.bench.restart(only_load=only_load)
         for actor in self.actors:
             actor.connection_lost()
 

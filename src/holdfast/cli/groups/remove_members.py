@@ -47,7 +47,10 @@ def add_command(commands: Commands) -> None:
         help="instance ids of static members, separated by commas; may be repeated",
     )
     parser.add_argument(
-        "--instance-prefix", metavar="PREFIX", help="all static members whose instance id begins with this"
+        "--instance-prefix",
+        metavar="PREFIX",
+        help="all static members whose instance id is this, or begins with it and goes on after a separator: app-1 "
+        "means app-1 and app-1-0, but not app-10",
     )
     parser.add_argument(
         "--member-ids", metavar="ID,…", action=CommaList, default=[], help="member ids, separated by commas"
@@ -83,12 +86,9 @@ def _removals(options: argparse.Namespace, admin: Admin) -> list[Removal]:
         instance_ids = list(dict.fromkeys(options.instance_ids))
         if options.instance_prefix:
             seats = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
-            matching = [one for one in seats if one.startswith(options.instance_prefix) and one not in instance_ids]
+            matching = [one for one in seats if begins_with(one, options.instance_prefix) and one not in instance_ids]
             if not (matching or instance_ids or options.member_ids):
-                raise CommandFailed(
-                    f"group {options.group!r} has no static member whose instance id begins with "
-                    f"{options.instance_prefix!r}"
-                )
+                raise CommandFailed(_nobody(options.group, options.instance_prefix, seats))
             instance_ids += matching
         return admin.remove_members(
             options.group,
@@ -103,6 +103,22 @@ def _removals(options: argparse.Namespace, admin: Admin) -> list[Removal]:
             f"this user may not remove members of group {options.group!r}: it needs READ and DESCRIBE on the group "
             "(GROUP_AUTHORIZATION_FAILED)"
         ) from error
+
+
+def begins_with(instance_id: str, prefix: str) -> bool:
+    """Whether the prefix ends where a part of the id ends: `app-1` is no prefix of `app-10`."""
+    left = instance_id.removeprefix(prefix)
+    if left == instance_id:
+        return False
+    return not left or not (left[0].isalnum() and prefix[-1].isalnum())
+
+
+def _nobody(group: str, prefix: str, seats: list[str]) -> str:
+    said = f"group {group!r} has no static member whose instance id begins with {prefix!r}"
+    longer = sorted(one for one in seats if one.startswith(prefix))
+    if longer:
+        said += f" and ends there or goes on after a separator ({longer[0]!r} does not); see --instance-ids"
+    return said
 
 
 def _identity(removal: Removal) -> dict[str, str | None]:
