@@ -75,6 +75,28 @@ def test_a_restarted_static_leader_keeps_leading_without_reassigning(server: Ser
                 poll_until(share(6, again, follower), "the new partitions too", again, follower)
 
 
+def test_a_restarted_leader_watches_a_topic_that_only_a_follower_reads(server: Server, topic: str, group: str) -> None:
+    theirs = f"{topic}-theirs"
+    make_topic(server, topic, 1)
+    make_topic(server, theirs, 2)
+    quick = {"metadata_max_age_ms": 200, "metadata_rebalance_min_interval_ms": 200}
+    leader = Watched(server, group, group_instance_id="leads", **quick).subscribe(topic)
+    with watching(leader):
+        poll_until(lambda: leader.partitions == [0], "a leader", leader)
+        follower = Watched(server, group, group_instance_id="follows").subscribe(theirs)
+        with watching(follower):
+            poll_until(lambda: follower.partitions == [0, 1], "the other topic for the other member", leader, follower)
+            generation = generation_of(follower)
+            leader.consumer.close()
+            again = Watched(server, group, group_instance_id="leads", **quick).subscribe(topic)
+            with watching(again):
+                poll_until(lambda: again.partitions == [0], "its old partition", again, follower)
+                assert generation_of(again) == generation
+
+                grow_topic(server, theirs, 4)
+                poll_until(lambda: sorted(follower.partitions) == [0, 1, 2, 3], "the new partitions", again, follower)
+
+
 def test_partitions_that_came_while_the_leader_was_down_are_found_when_it_is_back(
     server: Server, topic: str, group: str
 ) -> None:

@@ -3,7 +3,7 @@
 A bug is a file of this folder, `<name>.toml`: a sentence that says what goes wrong, and small edits of `src/`. An edit
 that does not fit the source exactly once is an error, so a bug cannot fade away unnoticed when the code changes. Where
 a bug names what the random lives `say` about it, they are run alone and must fail for that reason: that is how each of
-their invariants is shown to be able to fail.
+their invariants is shown to be able to fail. A bug outside of the coordinator names the `suite` that is to find it.
 
 The checkout itself is never changed. Before the bugs comes the control: the copy as it is passes.
 """
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +60,13 @@ class Bug:
     edits: tuple[Edit, ...]
     says: str | None = None
     """A pattern in what the random lives report; None if others are to find this bug."""
+    suite: str = SUITE
 
     @classmethod
     def read(cls, path: Path) -> Bug:
         told = tomllib.loads(path.read_text())
         edits = tuple(Edit(edit["file"], edit["before"], edit["after"]) for edit in told["edit"])
-        return cls(path.stem, told["what"], edits, told.get("says"))
+        return cls(path.stem, told["what"], edits, told.get("says"), told.get("suite", SUITE))
 
     def apply(self, source: Path) -> None:
         for edit in self.edits:
@@ -132,11 +133,11 @@ class Catch:
         return f"{'found    ' if self.is_found else 'NOT FOUND'} {self.bug.name}: {self.finder}"
 
 
-def hunt(bug: Bug, source: Path, suite: str = SUITE, lives: str = LIVES) -> Catch:
+def hunt(bug: Bug, source: Path, suite: str | None = None, lives: str = LIVES) -> Catch:
     with tempfile.TemporaryDirectory(prefix="holdfast-seeded-") as folder:
         copy = copied(source, Path(folder))
         bug.apply(copy)
-        run = run_suite(copy, suite if bug.says is None else lives)
+        run = run_suite(copy, suite or bug.suite if bug.says is None else lives)
     as_said = bug.says is None or re.search(bug.says, run.output) is not None
     return Catch(bug, not run.passed and as_said, run.finder)
 
@@ -148,8 +149,9 @@ def control(source: Path, suite: str = SUITE) -> None:
         raise RuntimeError(f"the control fails: without any bug, {run.finder}\n{run.output[-4_000:]}")
 
 
-def hunt_all(bugs: Iterable[Bug], source: Path, workers: int) -> list[Catch]:
-    control(source)
+def hunt_all(bugs: Sequence[Bug], source: Path, workers: int) -> list[Catch]:
+    for suite in sorted({bug.suite for bug in bugs}):
+        control(source, suite)
     print("control: the unchanged copy passes", flush=True)
     catches = []
     with ThreadPoolExecutor(workers) as pool:

@@ -24,8 +24,8 @@ TIMERS_ONLY = "tests/unit/coordinator/test_timers.py"
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A copy of what the bugs are put into."""
-    coordinator = "holdfast/coordinator"
-    shutil.copytree(ROOT / "src" / coordinator, tmp_path / coordinator, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("holdfast/coordinator", "holdfast/client"):
+        shutil.copytree(ROOT / "src" / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 

@@ -42,6 +42,8 @@ class Group:
         }
         self.partitions: dict[str, int] = {}
         """The topics that there are."""
+        self.metadata_asked = 0
+        """How often somebody looked at them."""
         self.asked: list[tuple[Request, Any]] = []
         """Every request with the connection that it came on, but those that only ask the way."""
         self._holdfast = holdfast
@@ -64,7 +66,8 @@ class Group:
             (group,) = request.message.coordinator_keys
             response = FindCoordinatorResponse(coordinators=[FoundCoordinator(group, 1, host, port, 0, None)])
         elif request.api is METADATA:
-            response = self._metadata(host, port)
+            response = self._metadata(host, port, request.message.topics)
+            self.metadata_asked += 1
         else:
             with self._lock:
                 self.asked.append((request, peer))
@@ -79,7 +82,8 @@ class Group:
         lowest, highest = APIS[key].versions
         return ApiVersion(key, lowest, self._highest.get(key, highest))
 
-    def _metadata(self, host: str, port: int) -> MetadataResponse:
+    def _metadata(self, host: str, port: int, asked: list[Any] | None) -> MetadataResponse:
+        names = self.partitions.keys() if asked is None else {topic.name for topic in asked}
         topics = [
             MetadataResponseTopic(
                 name=name,
@@ -91,6 +95,7 @@ class Group:
                 ],
             )
             for name, count in self.partitions.items()
+            if name in names
         ]
         return MetadataResponse(brokers=[MetadataResponseBroker(1, host, port)], controller_id=1, topics=topics)
 

@@ -10,7 +10,17 @@ import pytest
 from holdfast.coordinator.ledger import EventKind
 from holdfast.wire.error_codes import ErrorCode
 from tests.unit.coordinator.bench import Bench
-from tests.unit.coordinator.scene import Consumer, dynamic, joined, keep_alive, lone_member, pair, stable, synced
+from tests.unit.coordinator.scene import (
+    Consumer,
+    dynamic,
+    joined,
+    keep_alive,
+    lone_member,
+    pair,
+    stable,
+    subscription,
+    synced,
+)
 
 # -- 6.F joining -------------------------------------------------------------------------------------------------------
 
@@ -37,6 +47,33 @@ def test_f66_kip_814_a_restarted_leader_at_v9_is_told_to_skip_the_assignment() -
     assert again.reply.leader == again.member_id != leader.id
     assert {entry.group_instance_id for entry in again.reply.members} == {"L", "F"}
     assert follower.heartbeat() == ErrorCode.NONE
+
+
+def test_f66_kip_814_a_leader_that_skips_the_assignment_is_told_what_everybody_reads() -> None:
+    """It watches the topics of all: those of a follower that it does not read itself have nobody else to watch them."""
+    bench = Bench()
+    leader = Consumer(bench, instance="L", metadata=subscription("mine"))
+    follower = Consumer(bench, instance="F", metadata=subscription("theirs"))
+    away = Consumer(bench, instance="A", metadata=subscription("of one that is away"))
+    dynamic_one = dynamic(bench, metadata=subscription("of a dynamic one"))
+    stable(leader, follower, away, dynamic_one)
+
+    again = leader.restarted().join()
+
+    assert again.reply.skip_assignment
+    assert {entry.member_id: entry.metadata for entry in again.reply.members} == {
+        again.member_id: subscription("mine"),
+        follower.id: subscription("theirs"),
+        away.id: subscription("of one that is away"),
+        dynamic_one.id: subscription("of a dynamic one"),
+    }
+
+
+def test_f66_control_a_follower_that_restarts_is_told_nothing_of_the_others() -> None:
+    bench = Bench()
+    _, follower = pair(bench, metadata=subscription("t"))
+
+    assert follower.restarted().join().reply.members == []
 
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8])
