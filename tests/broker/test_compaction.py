@@ -97,7 +97,7 @@ def test_a_compacted_topic_is_compacted_by_itself_and_read_to_its_end(tmp_path: 
             assert len(values) < 60
             assert values[-2:] == [b"value 299", b"end"]
         checkpoint = (tmp_path / "cleaner-offset-checkpoint").read_text()
-        assert checkpoint.startswith("0\n1\ncompacted 0 ")
+        assert checkpoint.startswith("0\n2\ncompacted 0 ")
 
     run(scenario())
 

@@ -14,6 +14,7 @@ from holdfast.broker.partition import LEADER_EPOCH, Partition
 from holdfast.broker.topic_config import segment_bytes_config
 from holdfast.broker.topics import OFFSETS_TOPIC, Topic, Topics
 from holdfast.coordinator.effects import Record
+from holdfast.log import CorruptSegment
 from holdfast.wire.batch import Batch, parse_header
 from holdfast.wire.errors import WireError
 from holdfast.wire.group_records import (
@@ -81,10 +82,22 @@ class GroupJournal:
     def replay(self, index: int) -> Iterator[Fact]:
         """All records of one partition, in order. For a worker thread.
 
-        What cannot be read is left out and told: one group's record shall not cost the others theirs.
+        Unreadable records are skipped and logged: one group's record must not cost the other groups theirs.
         """
         log = self._topic().partitions[index].log
-        for batch in log.batches_from(log.start_offset):
+
+        def skip(error: CorruptSegment) -> None:
+            say(
+                logger,
+                "unreadable group records skipped",
+                logging.ERROR,
+                partition=f"{OFFSETS_TOPIC}-{index}",
+                file=error.path,
+                position=error.position,
+                reason=error.reason,
+            )
+
+        for batch in log.batches_from(log.start_offset, skip):
             facts, unreadable = _facts_of(batch)
             if unreadable is not None:
                 say(

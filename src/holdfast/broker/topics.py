@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from google_crc32c import value as crc32c
+
 from holdfast.broker.changes import Changes
 from holdfast.broker.config import BrokerConfig, ConfigError
 from holdfast.broker.log_lines import say
@@ -109,6 +111,11 @@ def _told_in_file(entry: _Entry) -> tuple[str, dict[str, Any]]:
     return entry.name, {"id": topic_id, "partitions": entry.partition_count, "configs": dict(entry.overrides)}
 
 
+def _crc_of(topics: Mapping[str, Any]) -> int:
+    """So that a changed digit is not taken for a number of partitions or a retention time."""
+    return int(crc32c(json.dumps(topics, sort_keys=True).encode()))
+
+
 class Topics:
     """All topics by name and by id. Changes are serialised and on disk before they are seen."""
 
@@ -170,6 +177,8 @@ class Topics:
         try:
             content = json.loads(path.read_text())
             entries = dict(content["topics"])
+            if content.get("crc32c", (crc := _crc_of(entries))) != crc:
+                raise ValueError("its CRC does not match; remove the field crc32c if you have edited it")
             for entry in entries.values():
                 decode_topic_id(entry["id"]), int(entry["partitions"]), dict(entry["configs"])
             return entries
@@ -323,7 +332,8 @@ class Topics:
 
     def _write_file(self, entries: Iterator[_Entry], replace_file: ReplaceFile) -> None:
         path = self._data.path / TOPICS_FILE
-        text = json.dumps({"version": 1, "topics": dict(map(_told_in_file, entries))}, indent=1)
+        topics = dict(map(_told_in_file, entries))
+        text = json.dumps({"version": 1, "topics": topics, "crc32c": _crc_of(topics)}, indent=1)
         try:
             replace_file(path, text.encode())
         except OSError as error:

@@ -9,6 +9,7 @@ from holdfast.log.config import LogConfig
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import (
     CorruptLog,
+    CorruptSegment,
     DataDirectoryError,
     LogError,
     OffsetOutOfRange,
@@ -24,6 +25,7 @@ __all__ = [
     "Appended",
     "Compacted",
     "CorruptLog",
+    "CorruptSegment",
     "DataDirectory",
     "DataDirectoryError",
     "FileRegion",

@@ -5,6 +5,9 @@
     orders 0 1500
     orders 1 1498
 
+Those of offsets end with a line that has the form of an entry and no topic's name: the CRC-32C of the lines before it.
+Kafka reads past it, as past every entry of a partition that it does not have; a file without it is Kafka's.
+
 A checkpoint only saves work or keeps a promise about the past; one that cannot be read is as good as none, and
 is said so in the log.
 """
@@ -15,11 +18,14 @@ import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
+from google_crc32c import value as crc32c
+
 from holdfast.log import disk
 
 _logger = logging.getLogger(__name__)
 
 _VERSION = "0"
+_CRC_NAME = "#crc32c"
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
@@ -70,12 +76,19 @@ def write_offsets(
 ) -> None:
     """Offsets by topic and partition."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    if lines:
+        lines.append(f"{_CRC_NAME} 0 {_crc(lines)}")
     replace_file(path, _content(lines))
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     try:
-        entries = [line.split(" ") for line in _read(path)]
+        lines = _read(path)
+        if lines and lines[-1].startswith(_CRC_NAME):
+            crc = lines.pop().rpartition(" ")[2]
+            if crc != str(_crc(lines)):
+                raise ValueError("its CRC does not match")
+        entries = [line.split(" ") for line in lines]
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
     except ValueError as error:
         _logger.warning("checkpoint %s is ignored: %s", path, error)
@@ -94,6 +107,10 @@ def read_epochs(path: Path) -> list[tuple[int, int]]:
     except ValueError as error:
         _logger.warning("checkpoint %s is ignored: %s", path, error)
         return []
+
+
+def _crc(lines: Sequence[str]) -> int:
+    return int(crc32c("\n".join(lines).encode()))
 
 
 def _content(lines: Sequence[str]) -> bytes:

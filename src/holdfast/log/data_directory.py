@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
+import logging
 import os
 import re
 import threading
@@ -22,6 +24,8 @@ import uuid
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from google_crc32c import value as crc32c
 
 from holdfast.log import checkpoint, disk
 from holdfast.log.checkpoint import OffsetCheckpoint, ReplaceFile, TopicPartition
@@ -32,6 +36,8 @@ from holdfast.log.partition_log import PartitionLog
 from holdfast.log.partition_metadata import encode_topic_id
 from holdfast.log.reserve import RESERVE_BYTES, Reserve
 
+_logger = logging.getLogger(__name__)
+
 _LOCK = ".lock"
 _META = "meta.properties"
 _CLEAN = ".kafka_cleanshutdown"
@@ -41,6 +47,8 @@ _DELETED_SUFFIX = "-delete"
 _DELETED = re.compile(rf"-\d+\.[0-9a-f]{{32}}{_DELETED_SUFFIX}$")
 """So a deleted partition's directory is called, by Apache Kafka as well."""
 _MAX_FILE_NAME = 255
+# A comment to Apache Kafka, which writes the file without it.
+_CRC_COMMENT = "#crc32c="
 # Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
 _FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
 
@@ -100,6 +108,12 @@ class DataDirectory:
     def _identify(self, node_id: int | None, cluster_id: str | None) -> None:
         path = self.path / _META
         stored = _read_properties(path)
+        if stored is None:
+            stored = {}
+            if self.partitions():
+                _logger.error("%s is missing; the directory gets a new cluster id", path)
+        elif not stored.keys() >= {"version", "cluster.id", "node.id"}:
+            raise DataDirectoryError(f"{path} is damaged (incomplete); restore it from a backup before starting")
         if node_id is None:
             node_id = _stored_node_id(path, stored)
         self.cluster_id = cluster_id or stored.get("cluster.id") or encode_topic_id(uuid.uuid4())
@@ -110,8 +124,8 @@ class DataDirectory:
                 raise DataDirectoryError(f"{self.path} belongs to {name}={found}, not to {wanted}")
         if not stored:
             identity = f"cluster.id={self.cluster_id}\nnode.id={node_id}\n"
-            own_id = encode_topic_id(uuid.uuid4())
-            disk.replace_file(path, f"version=1\n{identity}directory.id={own_id}\n".encode())
+            text = f"version=1\n{identity}directory.id={encode_topic_id(uuid.uuid4())}\n"
+            disk.replace_file(path, f"{text}{_CRC_COMMENT}{crc32c(text.encode())}\n".encode())
 
     # Partitions
 
@@ -279,10 +293,18 @@ def _has_no_room(path: Path) -> bool:
 
 
 def _read_marker(path: Path) -> bytes | None:
+    """What a clean stop left, of ours or of Apache Kafka; None if there was none, or nobody can have written this."""
     try:
-        return path.read_bytes()
+        marker = path.read_bytes()
     except FileNotFoundError:
         return None
+    try:
+        if isinstance(json.loads(marker or b"{}"), dict):  # Kafka's was empty before KIP-966
+            return marker
+    except ValueError:
+        pass
+    _logger.error("%s is damaged; every log is opened as after a kill", path)
+    return None
 
 
 def _take_lock(path: Path) -> int:
@@ -312,11 +334,18 @@ def _stored_node_id(path: Path, stored: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _read_properties(path: Path) -> dict[str, str]:
+def _read_properties(path: Path) -> dict[str, str] | None:
     try:
-        lines = path.read_text().splitlines()
+        text = path.read_text()
     except FileNotFoundError:
-        return {}
+        return None
     except UnicodeDecodeError:
         raise DataDirectoryError(f"{path} is damaged (no text); restore it from a backup before starting") from None
+    written, comment, crc = text.partition(_CRC_COMMENT)
+    if comment and crc.strip() != str(crc32c(written.encode())):
+        raise DataDirectoryError(
+            f"{path} is damaged (its CRC does not match); restore it from a backup before starting, "
+            f"or remove the line {comment}… if you have edited it"
+        )
+    lines = text.splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))

@@ -25,6 +25,16 @@ class CorruptLog(LogError):
     """Files that cannot be opened as a log without a person's decision."""
 
 
+class CorruptSegment(CorruptLog):
+    """Bytes of a segment that are not the batches that were written (Kafka: CORRUPT_MESSAGE)."""
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(f"{path} is damaged at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
 class CompactionFailed(LogError):
     """The process that compacts has ended, or does not do what it should. The log is as it was."""
 

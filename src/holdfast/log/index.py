@@ -183,11 +183,11 @@ class TimeIndex(_IndexFile):
             self._timestamps.append(timestamp)
             self.is_dirty = True
 
-    def offset_before(self, timestamp: int) -> int:
-        """All records up to this offset are older than `timestamp`."""
+    def last_before(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry before `timestamp`: all records up to its offset are older."""
         self._read()
         number = bisect_left(self._timestamps, timestamp)
-        return self.base_offset + (self._offsets[number - 1] if number else 0)
+        return (self._timestamps[number - 1], self.base_offset + self._offsets[number - 1]) if number else None
 
     @property
     def last(self) -> tuple[int, int] | None:

@@ -24,19 +24,22 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.log import checkpoint, compaction, disk, retention, swap, timestamps
 from holdfast.log.compaction import Compacted, Compaction
 from holdfast.log.compaction_process import CompactionProcess, Pass, Workplace
 from holdfast.log.config import LogConfig
-from holdfast.log.errors import CorruptLog, OffsetOutOfRange, RecordListTooLarge, RecordTooLarge, StorageError
+from holdfast.log.damage_log import DamageLog
+from holdfast.log.errors import CorruptLog, CorruptSegment, OffsetOutOfRange, StorageError
 from holdfast.log.inspection import asks_for_inspection, at_once, inspected
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
+from holdfast.log.placing import Placed, size_of, with_offsets
 from holdfast.log.producer_state import ActiveProducer, ProducerState
 from holdfast.log.record_spans import unpack
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
 from holdfast.log.retention import DeletedSegment
+from holdfast.log.scan import Bounds
 from holdfast.log.segment import FileRegion, Segment
 from holdfast.log.swap import Swap
 from holdfast.log.timestamps import TimestampOffset
@@ -44,12 +47,13 @@ from holdfast.wire.batch import (
     NO_TIMESTAMP,
     Batch,
     Buffer,
-    stamp,
 )
 
 _logger = logging.getLogger(__name__)
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1
+_Found = TypeVar("_Found")
+
 # What a log at rest has not.
 _CONTENTS: Final = ("_segments", "_producers", "_epochs")
 _PRODUCERS_AT_A_TIME: Final = 1000
@@ -61,18 +65,6 @@ class Appended(NamedTuple):
     log_append_time_ms: int  # -1 unless the topic's timestamp type is LogAppendTime
     log_start_offset: int
     duplicate: bool = False
-
-
-class _Place(NamedTuple):
-    """A batch and where it goes."""
-
-    batch: Batch
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-
-    def stamped(self, leader_epoch: int, append_time: int | None) -> list[Buffer]:
-        return stamp(self.batch.data, self.base_offset, leader_epoch, append_time)
 
 
 class _Rolled(NamedTuple):
@@ -116,6 +108,7 @@ class PartitionLog:
         self._unfinished_swap: Swap | None = None
         self._workplace = Workplace()
         self._is_closing = False
+        self._damage = DamageLog()
 
     @classmethod
     def open(
@@ -138,6 +131,7 @@ class PartitionLog:
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                may_have_gaps=config.compacts or first_dirty_offset > 0,
             )
         except OSError as error:
             raise StorageError("open", directory, error) from error
@@ -187,6 +181,7 @@ class PartitionLog:
                 clean=True,
                 recovery_point=self.end_offset,
                 log_start_offset=self.start_offset,
+                may_have_gaps=self._may_have_gaps,
             )
         except OSError as error:
             raise StorageError("open", self.directory, error) from error
@@ -218,7 +213,7 @@ class PartitionLog:
             raise ValueError("nothing to append")
         self._refuse_after_failed_sync()
         append_time = now_ms if self.config.message_timestamp_type == "LogAppendTime" else None
-        size = self.check_sizes(batches)
+        size = size_of(batches, self.config)
         if not records_are_known:
             batches = [self._inspected(batch, now_ms) for batch in batches]
         with self._lock:
@@ -228,7 +223,7 @@ class PartitionLog:
                 return Appended(
                     stored.first_offset, stored.last_offset, stored.timestamp, self.start_offset, duplicate=True
                 )
-            base_offset, placed = self.end_offset, _place(batches, self.end_offset, append_time)
+            base_offset, placed = self.end_offset, with_offsets(batches, self.end_offset, append_time)
             segment = self._segment_for(placed, size, now_ms)
             self._write(segment, [piece for place in placed for piece in place.stamped(leader_epoch, append_time)])
             self._epochs.assign(leader_epoch, base_offset)
@@ -240,25 +235,12 @@ class PartitionLog:
         time = NO_TIMESTAMP if append_time is None else append_time
         return Appended(base_offset, self.end_offset - 1, time, self.start_offset)
 
-    def check_sizes(self, batches: Sequence[Batch]) -> int:
-        total = 0
-        for batch in batches:
-            size = len(batch.data)
-            if size > self.config.max_message_bytes:
-                limit = self.config.max_message_bytes
-                raise RecordTooLarge(f"a batch of {size} bytes is above max.message.bytes={limit}")
-            total += size
-        if total > self.config.segment_bytes:
-            message = f"{total} bytes do not fit in one segment of {self.config.segment_bytes}"
-            raise RecordListTooLarge(message)
-        return total
-
     def _inspected(self, batch: Batch, now_ms: int) -> Batch:
         if not asks_for_inspection(self.config, batch.header, now_ms):
             return batch
         return at_once(inspected(self.config, batch, unpack(batch.data, batch.header), self.directory.name, now_ms))
 
-    def _segment_for(self, placed: Sequence[_Place], size: int, now_ms: int) -> Segment:
+    def _segment_for(self, placed: Sequence[Placed], size: int, now_ms: int) -> Segment:
         """The segment to append to: the last one, or a new one by Kafka's rules for rolling."""
         segment = self._segments[-1]
         if segment.size == 0:
@@ -327,31 +309,54 @@ class PartitionLog:
             return self._read(offset, max_bytes, at_least_one)
 
     def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> FileRegion | None:
-        segments = self._segments
+        segments, epoch, may_have_gaps = self._segments, self._epochs.latest, self._may_have_gaps
         last = segments[-1]
-        if offset >= last.base_offset:
-            return last.read(offset, max_bytes, at_least_one)
-        for segment in segments[_holding(segments, offset) :]:
-            region = segment.read(offset, max_bytes, at_least_one)
-            if region is not None:
-                return region
-            # A segment that Kafka has compacted may end before the next one begins.
+        try:
+            for number in range(_holding(segments, offset), len(segments)):
+                segment = segments[number]
+                end_offset = self.end_offset if segment is last else segments[number + 1].base_offset
+                region = segment.read(offset, max_bytes, at_least_one, Bounds(end_offset, epoch, may_have_gaps))
+                if region is not None:
+                    return region
+                self._check_end(segment, end_offset)
+        except CorruptSegment as error:
+            self._damage.say_once(error)
+            raise
         return None
+
+    def _check_end(self, segment: Segment, end_offset: int) -> None:
+        """A segment that ends before the next one begins has lost its end, or Kafka has compacted it."""
+        missing = f"it ends at offset {segment.next_offset}, not at {end_offset}"
+        error = CorruptSegment(segment.file.path, segment.size, missing)
+        if not self._may_have_gaps or segment is self._segments[-1]:
+            raise error
+        self._damage.say_once(error)
+
+    @property
+    def _may_have_gaps(self) -> bool:
+        return self.config.compacts or self.first_dirty_offset > 0
 
     def reaches_end(self, region: FileRegion) -> bool:
         """Whether the region ends where the log does, so that there was no more to give."""
         last = self._segments[-1]
         return region.file.owner is last.file.owner and region.position + region.length >= last.size
 
-    def batches_from(self, offset: int) -> Iterator[bytes]:
-        """All stored batches from the one that holds `offset` to the present end, for a replay."""
+    def batches_from(self, offset: int, on_damage: Callable[[CorruptSegment], None] | None = None) -> Iterator[bytes]:
+        """All stored batches from the one that holds `offset` to the present end, for a replay.
+
+        `CorruptSegment` at damaged bytes; with `on_damage` that is called, and the batches behind them come next.
+        """
         segments = self._segments
         segments = segments[_holding(segments, offset) :]
         # Held, so that what is compacted away meanwhile can be read to its end.
         held = [segment.file.opened() for segment in segments]
-        for segment in segments:
-            for position, header in segment.headers(offset):
+        for number, segment in enumerate(segments):
+            for position, header in segment.headers(offset, on_damage):
                 yield segment.batch_at(position, header)
+            end_offset = segments[number + 1].base_offset if number + 1 < len(segments) else segment.next_offset
+            if on_damage is not None and segment.next_offset < end_offset:
+                missing = f"it ends at offset {segment.next_offset}, not at {end_offset}"
+                on_damage(CorruptSegment(segment.file.path, segment.size, missing))
         del held
 
     @property
@@ -381,17 +386,20 @@ class PartitionLog:
 
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp and the first record that has it; (-1, -1) in a log without any."""
-        try:
-            return timestamps.latest(self._segments)
-        except FileNotFoundError:  # as in `read`
-            return timestamps.latest(self._segments)
+        return self._look_up(timestamps.latest)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record that is at least as late as `timestamp`. Decodes one batch."""
+        return self._look_up(lambda segments: timestamps.first_at(segments, timestamp, self.start_offset))
+
+    def _look_up(self, find: Callable[[Sequence[Segment]], _Found]) -> _Found:
         try:
-            return timestamps.first_at(self._segments, timestamp, self.start_offset)
+            return find(self._segments)
         except FileNotFoundError:  # as in `read`
-            return timestamps.first_at(self._segments, timestamp, self.start_offset)
+            return find(self._segments)
+        except CorruptSegment as error:
+            self._damage.say_once(error)
+            raise
 
     # Deleting
 
@@ -498,8 +506,14 @@ class PartitionLog:
             first_dirty_offset = max(self.first_dirty_offset, self.start_offset)
             if compaction.wants_roll(self._segments, first_dirty_offset, self.config, now_ms):
                 self._roll(now_ms)
-            found = compaction.dirt(self._segments[:-1], first_dirty_offset, self.config, now_ms)
-        return found.segments if found.is_due(self.config) else None
+            segments = self._segments
+            found = compaction.dirt(segments[:-1], first_dirty_offset, self.config, now_ms)
+        if not found.is_due(self.config):
+            return None
+        for segment, following in itertools.pairwise(segments):
+            if segment.next_offset > following.base_offset:
+                raise CorruptLog(f"{segment.path} ends at offset {segment.next_offset}, where another segment is")
+        return found.segments
 
     def _compact(self, segments: tuple[Segment, ...], now_ms: int, stop: Callable[[], bool]) -> Compacted:
         with self._lock:
@@ -544,6 +558,7 @@ class PartitionLog:
         last = segments[count - 1]
         assert new.next_offset == last.next_offset, "readers and recovery go by where a segment ends"
         new.created_ms = last.created_ms
+        new.check_when_read()
         self._unfinished_swap = Swap(segments[:count], new)
         self._finish_swap()
         done.append(new)
@@ -672,13 +687,3 @@ class PartitionLog:
 def _holding(segments: Sequence[Segment], offset: int) -> int:
     """The number of the last segment that begins at or before `offset`."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
-
-
-def _place(batches: Sequence[Batch], next_offset: int, append_time: int | None) -> list[_Place]:
-    placed: list[_Place] = []
-    for batch in batches:
-        last_offset = next_offset + batch.header.last_offset_delta
-        timestamp = batch.header.max_timestamp if append_time is None else append_time
-        placed.append(_Place(batch, next_offset, last_offset, timestamp))
-        next_offset = last_offset + 1
-    return placed

@@ -49,6 +49,7 @@ def recover(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    may_have_gaps: bool = True,
 ) -> Recovered:
     """Open all that is in `directory`; the last segment is the one to append to."""
     names = _names(directory)
@@ -56,10 +57,15 @@ def recover(
         swap.finish_interrupted(directory)
         names = _names(directory)
     found = _sweep(directory, names, config, now_ms)
-    segments = _open_segments(directory, found, names, clean, recovery_point)
+    if clean:
+        segments = _open_closed_properly(directory, found, names, config, recovery_point, now_ms)
+    else:
+        segments = _open_after_kill(directory, found, names, recovery_point, may_have_gaps)
     if segments and segments[-1].next_offset < log_start_offset:
-        # All that is left was deleted by DeleteRecords before the tail was lost.
-        _remove(segments)
+        # All that is left was deleted by DeleteRecords before the tail was lost; or where the log starts is not true.
+        fields = {"log": str(directory), "start_offset": log_start_offset, "end_offset": segments[-1].next_offset}
+        _logger.error("log starts behind its end; its segments are set aside", extra={"fields": fields})
+        _set_aside(directory, [segment.base_offset for segment in segments])
         segments = []
     if not segments:
         segments = [Segment(directory, log_start_offset, now_ms, config.index_interval_bytes)]
@@ -68,9 +74,27 @@ def recover(
     has_epochs = checkpoint.LEADER_EPOCHS in names
     epochs = LeaderEpochs(checkpoint.read_epochs(directory / checkpoint.LEADER_EPOCHS) if has_epochs else ())
     epochs.cut(start_offset, end_offset)
+    if not _are_of(epochs, segments):
+        fields = {"file": str(directory / checkpoint.LEADER_EPOCHS), "epochs": str(epochs.entries)}
+        _logger.warning("leader epochs built again from the log", extra={"fields": fields})
+        epochs = LeaderEpochs()
+        for segment in segments:
+            for _, header in segment.headers(segment.base_offset, on_damage=lambda _: None):
+                epochs.assign(header.leader_epoch, max(start_offset, header.base_offset))
+        epochs.is_dirty = True
     producers = _rebuild_producers(directory, _snapshots(names), segments, end_offset, epochs, now_ms)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     return Recovered(segments, start_offset, producers, epochs)
+
+
+def _are_of(epochs: LeaderEpochs, segments: Sequence[Segment]) -> bool:
+    """Whether the batch at which the latest leader is said to have begun is that leader's."""
+    for epoch, start_offset in epochs.entries[-1:]:
+        holding = [segment for segment in segments if segment.base_offset <= start_offset][-1:]
+        for segment in holding:
+            found = next(segment.headers(start_offset, on_damage=lambda _: None), None) if segment.size else None
+            return found is None or (found[1].leader_epoch == epoch and found[1].base_offset <= start_offset)
+    return True
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
@@ -111,21 +135,65 @@ def _sweep(directory: Path, names: Mapping[str, os.DirEntry[str]], config: LogCo
     return sorted(segments, key=lambda segment: segment.base_offset)
 
 
-def _open_segments(
-    directory: Path, found: Sequence[Segment], names: Container[str], clean: bool, recovery_point: int
+def _open_closed_properly(
+    directory: Path,
+    found: Sequence[Segment],
+    names: Container[str],
+    config: LogConfig,
+    end_offset: int,
+    now_ms: int,
+) -> list[Segment]:
+    """By trust, but for the end of the last segment: nothing may be appended behind bytes that cannot be read.
+
+    `end_offset`: where the log ended when it was closed, if that is known, else 0.
+    """
+    segments = list(found)
+    if not segments:
+        return segments
+    for segment in segments[:-1]:
+        _build_missing_indexes(segment, names)
+    active = segments[-1]
+    active.load(is_finished=False)
+    # The end was written down twice, in the checkpoint and as the name of the producers' snapshot.
+    has_another_end = active.next_offset != end_offset and snapshot_path(directory, end_offset).name in names
+    if not has_another_end and not active.unreadable_tail_bytes:
+        return segments
+    fields = {
+        "file": str(active.path),
+        "position": active.size - active.unreadable_tail_bytes,
+        "unreadable_bytes": active.unreadable_tail_bytes,
+        "end_offset": active.next_offset,
+        "end_offset_when_closed": end_offset or None,
+    }
+    if has_another_end:
+        # It stays as it is, for a person to look at. Its offsets are not given to other records, so that a consumer
+        # that asks for them hears of the loss, whenever it comes.
+        _logger.error("last segment is damaged; the log goes on in a new one", extra={"fields": fields})
+        active.finish()
+        return [*segments, Segment(directory, end_offset, now_ms, config.index_interval_bytes)]
+    _logger.error("unreadable bytes cut behind the last batch", extra={"fields": fields})
+    active.size -= active.unreadable_tail_bytes
+    active.cut_back()
+    return segments
+
+
+def _build_missing_indexes(segment: Segment, names: Container[str]) -> None:
+    if not all(path.name in names for path in segment.paths):
+        # Built now and not by the first reader, whom it would keep waiting.
+        segment.rebuild_indexes()
+
+
+def _open_after_kill(
+    directory: Path, found: Sequence[Segment], names: Container[str], recovery_point: int, may_have_gaps: bool
 ) -> list[Segment]:
     segments: list[Segment] = []
     for number, segment in enumerate(found):
         next_base = found[number + 1].base_offset if number + 1 < len(found) else None
-        if clean or (next_base is not None and next_base <= recovery_point):
-            if next_base is None:
-                segment.load(is_finished=False)
-            elif not all(path.name in names for path in segment.paths):
-                # Built now and not by the first reader, whom it would keep waiting.
-                segment.rebuild_indexes()
+        if next_base is not None and next_base <= recovery_point:
+            _build_missing_indexes(segment, names)
             segments.append(segment)
             continue
-        lost = segment.recover()
+        lost = segment.recover(recovery_point, may_have_gaps=may_have_gaps)
         segments.append(segment)
         if lost:
             fields = {"file": str(segment.file.path), "cut_bytes": lost, "end_offset": segment.next_offset}
@@ -153,12 +221,6 @@ def _set_aside(directory: Path, offsets: list[int]) -> None:
             disk.unlink(path.with_suffix(suffix))
 
 
-def _remove(segments: list[Segment]) -> None:
-    for segment in segments:
-        for path in segment.paths:
-            disk.unlink(path)
-
-
 def _rebuild_producers(
     directory: Path,
     snapshots: Sequence[int],
@@ -175,7 +237,8 @@ def _rebuild_producers(
         if next_base <= offset or segment.size == 0:
             continue
         seen_ms = min(now_ms, int(segment.file.path.stat().st_mtime * 1000))
-        for _, header in segment.headers(offset):
+        # Damage that is found on the way has been logged by then.
+        for _, header in segment.headers(offset, on_damage=lambda _: None):
             epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 state.update(header, header.base_offset, header.max_timestamp, seen_ms)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
@@ -16,6 +18,42 @@ from holdfast.wire.batch import CRC_START, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, 
 _HEADER_CHUNK = 8 * 1024
 _CONTENT_CHUNK = 4 * 1024 * 1024
 _MAX_RELATIVE_OFFSET = 2**31 - 1
+# What is checked at a time before it is sent: a millisecond's work, as large as most fetches.
+_CHECKED_BYTES = 1024 * 1024
+_CHECKED_BATCHES = 512
+_EPOCH_AT = 12
+_MAGIC_BEHIND_EPOCH = re.compile(rb"\x00(?=[\x00-\xff]{3}\x02)", re.DOTALL)
+
+
+class Damage(Exception):
+    """No sound batch is where one should be."""
+
+    def __init__(self, position: int, reason: str = "no batch") -> None:
+        super().__init__(f"{reason} at byte {position}")
+        self.position = position
+        self.reason = reason
+
+
+class Place(NamedTuple):
+    """Where a batch is, and which offset should be the first that it has: `None` if an index confirms its place."""
+
+    position: int
+    header: BatchHeader
+    expected_offset: int | None
+
+
+class Bounds(NamedTuple):
+    """What must hold for all batches of a segment.
+
+    They end before the next segment, their leader is known, and only compaction leaves gaps.
+    """
+
+    end_offset: int
+    latest_leader_epoch: int
+    may_have_gaps: bool = True
+
+
+UNBOUNDED = Bounds(2**63 - 1, -1)
 
 
 def header_at(file: OpenFile, position: int, end: int) -> BatchHeader | None:
@@ -28,28 +66,136 @@ def header_at(file: OpenFile, position: int, end: int) -> BatchHeader | None:
 
 
 def headers(file: OpenFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` on; stops where none can be."""
+    """Position and header of each batch from `position` to `end`; raises `Damage` where none can be."""
     chunk, chunk_start = b"", position
-    while position + HEADER_SIZE <= end:
+    while position < end:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
             chunk, chunk_start, at = os.pread(file.fd, min(_HEADER_CHUNK, end - position), position), position, 0
             if len(chunk) < HEADER_SIZE:
-                return
+                raise Damage(position)
         header = parse_header(chunk, at)
         if not _fits(header, end - position):
-            return
+            raise Damage(position)
         yield position, header
         position += header.batch_length + LENGTH_OVERHEAD
 
 
-def sound_batches(file: OpenFile, base_offset: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from the start of a segment, up to the first that is torn.
+def in_order(
+    found: Iterable[tuple[int, BatchHeader]], next_offset: int, base_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The same batches; raises `Damage` at one whose offsets do not fit between those around it.
+
+    The offsets begin at `next_offset`, in a segment that begins at `base_offset`.
+    """
+    held: tuple[int, BatchHeader] | None = None
+    is_after_a_gap = False
+    found = iter(found)
+    while True:
+        try:
+            following = next(found, None)
+        except Damage:
+            if held is not None:
+                yield held
+            raise
+        if held is not None:
+            if following is not None and following[1].base_offset <= held[1].last_offset and is_after_a_gap:
+                raise _out_of_order(held, next_offset)
+            yield held
+            next_offset = held[1].last_offset + 1
+        if following is None:
+            return
+        header = following[1]
+        if header.base_offset < next_offset or header.last_offset - base_offset > _MAX_RELATIVE_OFFSET:
+            raise _out_of_order(following, next_offset)
+        held, is_after_a_gap = following, header.base_offset > next_offset
+
+
+def _out_of_order(found: tuple[int, BatchHeader], next_offset: int) -> Damage:
+    return Damage(found[0], f"offset {found[1].base_offset} where {next_offset} should be")
+
+
+def next_sound(file: OpenFile, position: int, end: int, next_offset: int) -> int:
+    """Where the first sound batch behind damaged bytes begins; `end` if there is none."""
+    while position < end:
+        chunk = os.pread(file.fd, min(_CONTENT_CHUNK, end - position), position)
+        # Every batch has its magic there, behind a leader epoch whose first byte is 0 for the first 16 million leaders.
+        for match in _MAGIC_BEHIND_EPOCH.finditer(chunk, _EPOCH_AT):
+            found = position + match.start() - _EPOCH_AT
+            header = header_at(file, found, end)
+            if header is not None and header.base_offset >= next_offset and _is_sound(file, found, header):
+                return found
+        if len(chunk) <= HEADER_SIZE:
+            break
+        position += len(chunk) - HEADER_SIZE
+    return end
+
+
+def _is_sound(file: OpenFile, position: int, header: BatchHeader) -> bool:
+    return has_right_crc(os.pread(file.fd, header.size, position), header)
+
+
+def has_right_crc(batch: bytes, header: BatchHeader) -> bool:
+    return len(batch) == header.size and crc32c(batch[CRC_START:]) == header.crc
+
+
+def checked_end(file: OpenFile, first: Place, end: int, bounds: Bounds) -> int:
+    """Up to where the batches from `first` on are sound: `end`, or earlier if that is far; raises `Damage`.
+
+    At least one batch is checked, be it beyond `end`. What the CRC leaves out is checked by what is around it: a batch
+    begins where the one before it ends, or, where compaction has left a gap, ends before the next one begins.
+    """
+    position, expected = first.position, first.expected_offset
+    wanted = max(first.header.size, min(end - position, _CHECKED_BYTES))
+    chunk = os.pread(file.fd, wanted, position)
+    for _ in range(_CHECKED_BATCHES):
+        at = position - first.position
+        if at + HEADER_SIZE > len(chunk):
+            break
+        header = parse_header(chunk, at)
+        size = header.batch_length + LENGTH_OVERHEAD
+        if at and (header.magic != MAGIC or at + size > len(chunk)):
+            break  # who reads on begins there, and finds out
+        if not has_right_crc(chunk[at : at + size], header):
+            if at:
+                break
+            raise Damage(position, "wrong CRC")
+        if fault := _misplaced(file, position, header, expected, bounds):
+            if at:
+                break
+            raise Damage(position, fault)
+        expected = header.last_offset + 1
+        position += size
+    return position
+
+
+def _misplaced(file: OpenFile, position: int, header: BatchHeader, expected: int | None, bounds: Bounds) -> str | None:
+    """What is wrong with base offset or leader epoch."""
+    epoch = bounds.latest_leader_epoch
+    if header.leader_epoch < -1 or (header.leader_epoch > epoch >= 0):
+        return f"leader epoch {header.leader_epoch}"
+    if header.last_offset >= bounds.end_offset:
+        return f"offset {header.last_offset} where the next segment begins at {bounds.end_offset}"
+    if expected is None or header.base_offset == expected:
+        return None
+    if not bounds.may_have_gaps:
+        return f"offset {header.base_offset} where {expected} should be"
+    behind = os.pread(file.fd, 8, position + header.size)
+    next_offset = int.from_bytes(behind, "big", signed=True) if len(behind) == 8 else bounds.end_offset
+    if header.base_offset < expected or header.last_offset >= next_offset:
+        return f"offset {header.base_offset} between {expected} and {next_offset}"
+    return None
+
+
+def sound_batches(
+    file: OpenFile, next_offset: int, end: int, position: int = 0, base_offset: int | None = None
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch of a segment from `position` on, up to the first that is torn.
 
     Sound is: whole, with the right CRC, and with offsets that go on from the one before.
     """
-    chunk, chunk_start, position = b"", 0, 0
-    next_offset = base_offset
+    chunk, chunk_start = b"", position
+    base_offset = next_offset if base_offset is None else base_offset
     while position + HEADER_SIZE <= end:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
@@ -64,7 +210,9 @@ def sound_batches(file: OpenFile, base_offset: int, end: int) -> Iterator[tuple[
             chunk, chunk_start, at = os.pread(file.fd, wanted, position), position, 0
         if crc32c(chunk[at + CRC_START : at + size]) != header.crc:
             return
-        if header.base_offset < next_offset or header.last_offset - base_offset > _MAX_RELATIVE_OFFSET:
+        if header.last_offset - base_offset > _MAX_RELATIVE_OFFSET:
+            return
+        if _misplaced(file, position, header, next_offset, UNBOUNDED) is not None:
             return
         yield position, header
         next_offset = header.last_offset + 1
@@ -73,7 +221,8 @@ def sound_batches(file: OpenFile, base_offset: int, end: int) -> Iterator[tuple[
 
 def contents(file: OpenFile, end: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
     """Position, header and bytes of each batch of a segment; all of it must be batches, their CRC is not checked."""
-    chunk, chunk_start, position = b"", 0, 0
+    chunk, chunk_start, position, next_offset = b"", 0, 0, 0
+    held: tuple[int, BatchHeader, bytes] | None = None
     while position < end:
         at = position - chunk_start
         if at + HEADER_SIZE > len(chunk):
@@ -84,8 +233,16 @@ def contents(file: OpenFile, end: int) -> Iterator[tuple[int, BatchHeader, bytes
         if at + size > len(chunk):
             wanted = max(size, min(_CONTENT_CHUNK, end - position))
             chunk, chunk_start, at = os.pread(file.fd, wanted, position), position, 0
-        yield position, header, chunk[at : at + size]
+        if header.base_offset < next_offset:
+            # Either may be wrong, so neither is given out.
+            raise CorruptLog(f"offset {header.base_offset} behind offset {next_offset - 1} at byte {position}")
+        if held is not None:
+            yield held
+        held = position, header, chunk[at : at + size]
+        next_offset = header.last_offset + 1
         position += size
+    if held is not None:
+        yield held
 
 
 def _fits(header: BatchHeader, room: int) -> bool:

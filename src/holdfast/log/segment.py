@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from holdfast.log import disk, scan
+from holdfast.log.errors import CorruptSegment
 from holdfast.log.index import SegmentIndexes
 from holdfast.log.segment_file import OpenFile, SegmentFile
 from holdfast.wire.batch import NO_TIMESTAMP, BatchHeader
+
+_logger = logging.getLogger(__name__)
 
 # Readers at the tail ask for what was just appended. The places of the latest batches are kept as they come, so
 # that such a read needs neither the index nor the file. In arrays: as lists of numbers they would take five times the
@@ -80,6 +84,11 @@ class Segment:
         self._first_timestamp: int | None = None
         # Offsets and positions, replaced together: a segment may be finished in one thread and read in another.
         self._recent = _nothing_recent()
+        # From there on the bytes are those that this process has written, or read and found sound.
+        self._sound_from = 0
+        self._end_of_batches = 0
+        # Of those before, what has been checked since.
+        self._checked = (0, 0)
 
     @classmethod
     def found(
@@ -99,6 +108,8 @@ class Segment:
         segment._is_finished = True
         segment._first_timestamp = None
         segment._recent = _nothing_recent()
+        segment._sound_from = segment._end_of_batches = status.st_size
+        segment._checked = (0, 0)
         return segment
 
     @property
@@ -195,12 +206,21 @@ class Segment:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, at_least_one: bool) -> FileRegion | None:
-        """From the batch that holds `offset`, or the next one after it, to at most `max_bytes` on."""
+    def read(
+        self, offset: int, max_bytes: int, at_least_one: bool, bounds: scan.Bounds = scan.UNBOUNDED
+    ) -> FileRegion | None:
+        """From the batch that holds `offset`, or the next one after it, to at most `max_bytes` on.
+
+        `CorruptSegment` if that is not what was once written. Kafka leaves it to its clients to compare the CRC, which
+        librdkafka does not unless it is asked to (check.crcs).
+        """
         size = self.size
-        found = self._recent_batch(offset, size) or self.find(offset)
+        found, place = self._recent_batch(offset, size), None
         if found is None:
-            return None
+            place = self.find(offset)
+            if place is None:
+                return None
+            found = place.position, place.header.size
         start, first_size = found
         end = start + max_bytes
         if end >= size:
@@ -211,8 +231,32 @@ class Segment:
             end = self._whole_batches(start, end)
         if end <= start:
             return None
+        if place is not None and end - start >= first_size:
+            end = self._checked_end(place, end, bounds)
         file = self.file.opened()
         return FileRegion(file.fd, start, end - start, file)
+
+    def _checked_end(self, first: scan.Place, end: int, bounds: scan.Bounds) -> int:
+        """Where to stop, so that all before it is sound."""
+        unchecked_end = min(end, self._sound_from)
+        start, (checked_start, checked_end) = first.position, self._checked
+        if start >= unchecked_end or (checked_start <= start and unchecked_end <= checked_end):
+            return end
+        try:
+            sound_end = scan.checked_end(self.file.opened(), first, unchecked_end, bounds)
+        except scan.Damage as damage:
+            raise self._corrupt(damage) from None
+        # One reader, or several close together, go through it from one end to the other.
+        is_next = checked_start <= start <= checked_end
+        self._checked = (checked_start if is_next else start, sound_end)
+        return end if sound_end >= unchecked_end else sound_end
+
+    def check_when_read(self) -> None:
+        """Compaction leaves a damaged batch as it is: nothing of its result is known to be sound."""
+        self._sound_from = self.size
+
+    def _corrupt(self, damage: scan.Damage) -> CorruptSegment:
+        return CorruptSegment(self.file.path, damage.position, damage.reason)
 
     def _whole_batches(self, start: int, end: int) -> int:
         """Where to stop at or before `end`: at a batch's start if one is known, else anywhere, as Kafka does."""
@@ -231,31 +275,116 @@ class Segment:
         start = positions[number]
         return start, (positions[number + 1] if number + 1 < len(offsets) else size) - start
 
-    def find(self, offset: int) -> tuple[int, int] | None:
-        """Position and size of the batch that holds `offset`, or of the next one after it."""
+    def find(self, offset: int) -> scan.Place | None:
+        """The batch that holds `offset`, or the next one after it; None if the segment ends before it."""
         _, above = self.indexes.offset.around(offset)
         if above is not None:
             # A large batch has an index entry of its own: one small read hits it.
             hit = scan.header_at(self.file.opened(), above[1], self.size)
-            if hit is not None and hit.base_offset <= offset <= hit.last_offset:
-                return above[1], hit.size
-        first = next(self.headers(offset), None)
-        return None if first is None else (first[0], first[1].size)
+            if hit is None or hit.last_offset != above[0]:
+                self._rebuild_wrong_index("an entry names no batch")
+            elif hit.base_offset <= offset:
+                return scan.Place(above[1], hit, None)
+        first = self._start_before(offset)
+        before: tuple[int, BatchHeader] | None = None
+        for position, header in self._walk(first):
+            if header.last_offset >= offset:
+                if header.base_offset > offset:
+                    self._check_end_of(before)
+                expected = before[1].last_offset + 1 if before is not None else first[1]
+                return scan.Place(position, header, expected)
+            before = position, header
+        self._check_end_of(before)
+        return None
 
-    def headers(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of all batches from the one that holds `offset` on."""
+    def _check_end_of(self, found: tuple[int, BatchHeader] | None) -> None:
+        """Whether the batch before a gap really ends there."""
+        if found is not None:
+            self.sound_batch_at(*found)
+
+    def headers(
+        self, offset: int, on_damage: Callable[[CorruptSegment], None] | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of all batches from the one that holds `offset` on.
+
+        `CorruptSegment` where one cannot be read. With `on_damage` that is called instead, and what can be read behind
+        the damage comes next.
+        """
+        first = self._start_before(offset)
+        found = self._walk(first) if on_damage is None else self._walk_past_damage(first, on_damage)
+        for position, header in found:
+            if header.last_offset >= offset:
+                yield position, header
+
+    def sound_headers(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """As :meth:`headers`, for a reader that goes by more than offsets: the CRC is checked."""
+        for position, header in self.headers(offset):
+            if position < self._sound_from:
+                self.sound_batch_at(position, header)
+            yield position, header
+
+    def offset_before(self, timestamp: int) -> int:
+        """All records up to this offset are older than `timestamp`."""
+        entry = self.indexes.time.last_before(timestamp)
+        if entry is not None and not self._is_true(*entry):
+            self._rebuild_wrong_index("an entry of the time index names a timestamp that its batch has not")
+            entry = self.indexes.time.last_before(timestamp)
+        return self.base_offset if entry is None else entry[1]
+
+    def _is_true(self, timestamp: int, offset: int) -> bool:
+        """Whether an entry of the time index names a batch that has that timestamp."""
+        _, header = next(self.headers(offset), (0, None))
+        return header is not None and header.base_offset <= offset and header.max_timestamp == timestamp
+
+    def _start_before(self, offset: int) -> tuple[int, int]:
+        """Position and first offset of a batch at or before the one that holds `offset`, as far as they are known."""
         below, _ = self.indexes.offset.around(offset)
         if below is not None and not self._is_at(*below):
             # An entry that lies: the log alone is the truth.
-            self.rebuild_indexes()
+            self._rebuild_wrong_index("an entry names no batch")
             below, _ = self.indexes.offset.around(offset)
-        for position, header in scan.headers(self.file.opened(), below[1] if below else 0, self.size):
-            if header.last_offset >= offset:
-                yield position, header
+        if below is None:
+            return 0, self.base_offset
+        hit = scan.header_at(self.file.opened(), below[1], self.size)
+        return below[1], hit.base_offset if hit is not None else below[0]
+
+    def _walk(self, first: tuple[int, int]) -> Iterator[tuple[int, BatchHeader]]:
+        position, offset = first
+        try:
+            yield from scan.in_order(scan.headers(self.file.opened(), position, self.size), offset, self.base_offset)
+        except scan.Damage as damage:
+            raise self._corrupt(damage) from None
+
+    def _walk_past_damage(
+        self, first: tuple[int, int], on_damage: Callable[[CorruptSegment], None]
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        position, offset = first
+        while position < self.size:
+            try:
+                for at, header in scan.in_order(
+                    scan.headers(self.file.opened(), position, self.size), offset, self.base_offset
+                ):
+                    yield at, header
+                    position, offset = at + header.size, header.last_offset + 1
+            except scan.Damage as damage:
+                on_damage(self._corrupt(damage))
+                position = scan.next_sound(self.file.opened(), damage.position + 1, self.size, offset)
+
+    def _rebuild_wrong_index(self, reason: str) -> None:
+        if self.size:
+            fields = {"file": str(self.path), "reason": reason}
+            _logger.warning("index built again from the log", extra={"fields": fields})
+        self.rebuild_indexes()
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
         file = self.file.opened()
         return os.pread(file.fd, header.size, position)
+
+    def sound_batch_at(self, position: int, header: BatchHeader) -> bytes:
+        batch = self.batch_at(position, header)
+        if not scan.has_right_crc(batch, header):
+            raise CorruptSegment(self.file.path, position, "wrong CRC")
+        return batch
 
     # Opening
 
@@ -267,14 +396,31 @@ class Segment:
         """
         self._is_finished = is_finished
         indexes = SegmentIndexes.of_files(self.path, self.base_offset)
-        next_offset = self._carry_on(indexes) if self._are_fit(indexes) else None
+        wrong = self._why_unfit(indexes)
+        next_offset = self._carry_on(indexes) if wrong is None else None
         if next_offset is None:
-            self.rebuild_indexes()
+            self._rebuild_wrong_index(wrong or "the time index names a timestamp that no batch has")
             return
         if is_finished:
             indexes.finish()
         self._next_offset = next_offset
         self._indexes = indexes
+
+    @property
+    def unreadable_tail_bytes(self) -> int:
+        """Bytes behind the last batch that was found when the segment was loaded."""
+        return self.size - self._end_of_batches
+
+    def _found_batches(self, position: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """All batches from there on, those behind damaged bytes as well; notes where the last one ends."""
+        self._end_of_batches = position
+        for at, header in self._walk_past_damage((position, offset), self._say_damaged):
+            yield at, header
+            self._end_of_batches = at + header.size
+
+    def _say_damaged(self, error: CorruptSegment) -> None:
+        fields = {"file": str(error.path), "position": error.position, "reason": error.reason}
+        _logger.error("damaged segment", extra={"fields": fields})
 
     def _carry_on(self, indexes: SegmentIndexes) -> int | None:
         """Take in what is not indexed yet; returns where the segment ends, or None if the time index lies."""
@@ -283,7 +429,7 @@ class Segment:
         timed = indexes.time.last
         is_confirmed = timed is None
         first = self._first_untimed(indexes, *indexed)
-        for position, header in scan.headers(self.file.opened(), first, self.size):
+        for position, header in self._found_batches(first, self.base_offset):
             if timed is not None and header.base_offset <= timed[1] <= header.last_offset:
                 is_confirmed = header.max_timestamp == timed[0]
             if position >= indexed[1]:
@@ -294,14 +440,14 @@ class Segment:
         # Retention goes by the largest timestamp: one that no batch has could cost records, or keep them for ever.
         return next_offset if is_confirmed else None
 
-    def _are_fit(self, indexes: SegmentIndexes) -> bool:
-        """Both files are there, and the last entry stands for a batch."""
+    def _why_unfit(self, indexes: SegmentIndexes) -> str | None:
+        """None if both files are there, and the last entry stands for a batch."""
         if self.size == 0:
-            return False  # nothing to read, and nothing to trust
+            return "nothing to read, and nothing to trust"
         if not (indexes.offset.is_whole_file() and indexes.time.is_whole_file()):
-            return False
+            return "a file is missing or torn"
         last = indexes.offset.last
-        return last is None or self._is_at(*last)
+        return None if last is None or self._is_at(*last) else "the last entry names no batch"
 
     def _first_untimed(self, indexes: SegmentIndexes, offset: int, position: int) -> int:
         """Where to go on with timestamps: where the offset index ends, or earlier if the time index does."""
@@ -313,19 +459,35 @@ class Segment:
         below, _ = indexes.offset.around(timed[1])
         return below[1] if below else 0
 
-    def recover(self) -> int:
-        """Find the end of the sound batches and index them; returns how many bytes are behind it."""
+    def recover(self, recovery_point: int = 0, *, may_have_gaps: bool = True) -> int:
+        """Find the end of the sound batches and index them; returns how many bytes are behind it.
+
+        Below the recovery point all was on the disk once: damage there is not a torn tail, and what is behind it stays.
+        Only compaction leaves gaps.
+        """
         end, position = self.size, 0
         indexes = SegmentIndexes.empty(self.path, self.base_offset)
         next_offset = self.base_offset
-        if end:
-            for position, header in scan.sound_batches(self.file.opened(), self.base_offset, end):
-                self._index(indexes, position, header)
+        self._sound_from = 0
+        while position < end:
+            for at, header in scan.sound_batches(self.file.opened(), next_offset, end, position, self.base_offset):
+                if header.base_offset > next_offset and not may_have_gaps:
+                    missing = f"no batch has offsets {next_offset} to {header.base_offset - 1}"
+                    self._say_damaged(CorruptSegment(self.file.path, at, missing))
+                    self._sound_from = end
+                self._index(indexes, at, header)
                 next_offset = header.last_offset + 1
-                position += header.size
+                position = at + header.size
+            if position == end or next_offset >= recovery_point:
+                break
+            again = scan.next_sound(self.file.opened(), position + 1, end, next_offset)
+            if again == end:
+                break
+            self._say_damaged(CorruptSegment(self.file.path, position, "no sound batch"))
+            self._sound_from, position = end, again
         self._is_finished = False
         self._indexes, self._next_offset = indexes, next_offset
-        self.size = position
+        self.size = self._end_of_batches = position
         return end - position
 
     def rebuild_indexes(self) -> None:
@@ -333,7 +495,7 @@ class Segment:
         indexes = SegmentIndexes.empty(self.path, self.base_offset)
         next_offset = self.base_offset
         if self.size:
-            for position, header in scan.headers(self.file.opened(), 0, self.size):
+            for position, header in self._found_batches(0, self.base_offset):
                 self._index(indexes, position, header)
                 next_offset = header.last_offset + 1
         if self._is_finished:

@@ -29,7 +29,7 @@ def latest(segments: Sequence[Segment]) -> TimestampOffset:
     if found is None:
         return NOWHERE
     position, header = found
-    for record in decode_batch(segment.batch_at(position, header)):
+    for record in decode_batch(segment.sound_batch_at(position, header)):
         if record.timestamp == timestamp:
             return TimestampOffset(timestamp, record.offset)
     return TimestampOffset(timestamp, header.last_offset)
@@ -40,11 +40,11 @@ def first_at(segments: Sequence[Segment], timestamp: int, start_offset: int) -> 
     for segment in segments:
         if segment.indexes.max_timestamp[0] < timestamp:
             continue
-        first = max(segment.indexes.time.offset_before(timestamp), start_offset)
-        for position, header in segment.headers(first):
+        first = max(segment.offset_before(timestamp), start_offset)
+        for position, header in segment.sound_headers(first):
             if header.max_timestamp < timestamp:
                 continue
-            for record in decode_batch(segment.batch_at(position, header)):
+            for record in decode_batch(segment.sound_batch_at(position, header)):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampOffset(record.timestamp, record.offset)
     return None

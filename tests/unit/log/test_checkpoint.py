@@ -12,8 +12,26 @@ def test_the_text_is_kafkas(tmp_path: Path) -> None:
 
     checkpoint.write_offsets(path, {("orders", 1): 1498, ("orders", 0): 1500})
 
-    assert path.read_text() == "0\n2\norders 0 1500\norders 1 1498\n"
+    assert path.read_text() == "0\n3\norders 0 1500\norders 1 1498\n#crc32c 0 3779164950\n"
     assert checkpoint.read_offsets(path) == {("orders", 0): 1500, ("orders", 1): 1498}
+
+
+def test_a_file_that_kafka_wrote_has_no_crc(tmp_path: Path) -> None:
+    path = tmp_path / checkpoint.RECOVERY_POINTS
+    path.write_text("0\n1\norders 0 1500\n")
+
+    assert checkpoint.read_offsets(path) == {("orders", 0): 1500}
+
+
+def test_every_changed_digit_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / checkpoint.LOG_START_OFFSETS
+    checkpoint.write_offsets(path, {("orders", 0): 1500})
+    written = path.read_text()
+
+    for place in range(written.index("1500"), written.index("1500") + 4):
+        path.write_text(written[:place] + "7" + written[place + 1 :])
+        assert checkpoint.read_offsets(path) == {}
+    assert caplog.text.count("CRC does not match") == 4
 
 
 def test_epochs_come_back_in_order(tmp_path: Path) -> None:

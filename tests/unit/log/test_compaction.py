@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.log import compaction, disk
+from holdfast.log import checkpoint, compaction, disk
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import CorruptLog, ProducerError
 from holdfast.log.partition_log import PartitionLog
@@ -583,7 +583,7 @@ def test_how_far_a_log_is_compacted_is_remembered(tmp_path: Path) -> None:
     directory, log, _ = started(tmp_path)
 
     assert log.first_dirty_offset == reached > 0
-    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == f"0\n1\nt 0 {reached}\n"
+    assert checkpoint.read_offsets(tmp_path / checkpoint.CLEANER_OFFSETS) == {("t", 0): reached}
     assert log.compact(NOW_MS) is None
     directory.close({("t", 0): log})
 

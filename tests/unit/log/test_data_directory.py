@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.log import partition_metadata
+from holdfast.log import checkpoint, partition_metadata
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import CorruptLog, DataDirectoryError, StorageError
 from holdfast.log.partition_log import PartitionLog
@@ -128,8 +128,7 @@ def test_logs_come_back_with_their_checkpoints(tmp_path: Path) -> None:
     # then
     assert (log.start_offset, log.recovery_point) == (7, log.end_offset)
     assert contents(log) == kept
-    text = (tmp_path / "recovery-point-offset-checkpoint").read_text()
-    assert text == f"0\n1\norders 0 {log.end_offset}\n"
+    assert checkpoint.read_offsets(tmp_path / checkpoint.RECOVERY_POINTS) == {("orders", 0): log.end_offset}
 
 
 def test_a_partition_that_is_not_open_keeps_its_checkpoints(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_a_partition_that_is_not_open_keeps_its_checkpoints(tmp_path: Path) -> N
         log.delete_records_before(5)
         directory.write_start_offsets({(topic, 0): log})
 
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n2\nkept 0 5\nother 0 5\n"
+    assert checkpoint.read_offsets(tmp_path / checkpoint.LOG_START_OFFSETS) == {("kept", 0): 5, ("other", 0): 5}
 
 
 def test_partitions_are_found_by_their_directories(tmp_path: Path) -> None:
@@ -279,7 +278,7 @@ def test_a_start_offset_that_is_overtaken_is_never_written(tmp_path: Path) -> No
     other.join()
 
     # then
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 7\n"
+    assert checkpoint.read_offsets(tmp_path / checkpoint.LOG_START_OFFSETS) == {("orders", 0): 7}
 
 
 def test_the_topic_id_is_kept_as_kafka_writes_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.log import checkpoint
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import StorageError
 from holdfast.log.partition_log import PartitionLog
@@ -120,8 +121,7 @@ def test_a_checkpoint_that_is_wrong_is_told_and_the_files_are_believed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = closed_with_records(tmp_path)
-    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
-    checkpoint.write_text(checkpoint.read_text().replace("79", "99"))
+    checkpoint.write_offsets(tmp_path / checkpoint.RECOVERY_POINTS, {KEY: 99})
     directory, log = opened(tmp_path)
     assert log.end_offset == 99
 
@@ -129,6 +129,21 @@ def test_a_checkpoint_that_is_wrong_is_told_and_the_files_are_believed(
     assert log.end_offset == 79
     assert "orders-0" in caplog.text
     assert append(log, sample()).base_offset == 79
+    directory.close({KEY: log})
+
+
+def test_a_damaged_checkpoint_is_logged_and_the_files_are_believed_from_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = closed_with_records(tmp_path)
+    path = tmp_path / checkpoint.RECOVERY_POINTS
+    path.write_text(path.read_text().replace("79", "99"))
+
+    directory, log = opened(tmp_path)
+
+    assert (log.is_at_rest, log.end_offset) == (False, 79)
+    assert contents(log) == stored
+    assert "CRC does not match" in caplog.text
     directory.close({KEY: log})
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.partition import LEADER_EPOCH, Partition
-from holdfast.log import LogError, OffsetOutOfRange
+from holdfast.log import CorruptSegment, LogError, OffsetOutOfRange
 from holdfast.wire.apis.fetch import (
     FETCH,
     FetchablePartitionResponse,
@@ -141,6 +141,9 @@ class _Reading:
                 region = log.read(wanted.fetch_offset, max(0, limit), at_least_one=nothing_yet) or b""
         except OffsetOutOfRange:
             return _failed(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except CorruptSegment:
+            # The log has logged it, once.
+            return _failed(wanted, ErrorCode.CORRUPT_MESSAGE)
         except (LogError, OSError) as error:
             logger.error("%s", error)
             return _failed(wanted, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.handlers._common import check_leader_epoch
 from holdfast.broker.partition import LEADER_EPOCH, Partition
-from holdfast.log import LogError
+from holdfast.log import CorruptSegment, LogError
 from holdfast.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -126,6 +126,10 @@ def _search_all(searches: list[_Search]) -> None:
         try:
             log = partition.log
             found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        except CorruptSegment:
+            # The log has logged it, once.
+            answer.error_code = ErrorCode.CORRUPT_MESSAGE
+            continue
         except (LogError, OSError, WireError) as error:
             logger.error("looking for timestamp %d in %s: %s", timestamp, partition, error)
             answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR

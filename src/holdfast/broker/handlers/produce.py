@@ -20,6 +20,7 @@ from holdfast.broker.partition import LEADER_EPOCH, Partition
 from holdfast.broker.slices import Work
 from holdfast.log import LogError, ProducerError, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.log.inspection import RecordsRefused, asks_for_inspection, inspected
+from holdfast.log.placing import size_of
 from holdfast.wire.apis.produce import (
     PRODUCE,
     BatchIndexAndErrorMessage,
@@ -180,7 +181,7 @@ def _inspected(
 ) -> Work[Batch]:
     """The batch after its records were looked at, as far as one request may ask for that."""
     log, header = partition.log, batch.header
-    log.check_sizes([batch])
+    size_of([batch], log.config)
     budget.records -= header.record_count
     if budget.records < 0:
         message = f"the records of one request that must be looked at are more than {MAX_RECORDS}; send smaller batches"

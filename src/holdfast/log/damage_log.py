@@ -1,0 +1,27 @@
+"""Damaged places of one log, each logged once: consumers ask for them again and again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from holdfast.log.errors import CorruptSegment
+
+_logger = logging.getLogger(__name__)
+
+_MOST_PLACES: Final = 100
+
+
+class DamageLog:
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: set[tuple[Path, int]] = set()
+
+    def say_once(self, error: CorruptSegment) -> None:
+        place = error.path, error.position
+        if place not in self._places and len(self._places) < _MOST_PLACES:
+            self._places.add(place)
+            fields = {"file": str(error.path), "position": error.position, "reason": error.reason}
+            _logger.error("damaged segment; reads of it are refused", extra={"fields": fields})

@@ -1,0 +1,45 @@
+"""Whether the batches of a request have room in the log, and which offsets they get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.log.config import LogConfig
+from holdfast.log.errors import RecordListTooLarge, RecordTooLarge
+from holdfast.wire.batch import Batch, Buffer, stamp
+
+
+class Placed(NamedTuple):
+    """A batch and where it goes."""
+
+    batch: Batch
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+    def stamped(self, leader_epoch: int, append_time: int | None) -> list[Buffer]:
+        return stamp(self.batch.data, self.base_offset, leader_epoch, append_time)
+
+
+def with_offsets(batches: Sequence[Batch], next_offset: int, append_time: int | None) -> list[Placed]:
+    placed: list[Placed] = []
+    for batch in batches:
+        last_offset = next_offset + batch.header.last_offset_delta
+        timestamp = batch.header.max_timestamp if append_time is None else append_time
+        placed.append(Placed(batch, next_offset, last_offset, timestamp))
+        next_offset = last_offset + 1
+    return placed
+
+
+def size_of(batches: Sequence[Batch], config: LogConfig) -> int:
+    """The bytes of all batches; raises if one is too large, or all together."""
+    total = 0
+    for batch in batches:
+        size = len(batch.data)
+        if size > config.max_message_bytes:
+            raise RecordTooLarge(f"a batch of {size} bytes is above max.message.bytes={config.max_message_bytes}")
+        total += size
+    if total > config.segment_bytes:
+        raise RecordListTooLarge(f"{total} bytes do not fit in one segment of {config.segment_bytes}")
+    return total
