@@ -1,4 +1,4 @@
-"""Replies that may have as many elements as a client cares to ask for.
+"""Replies whose number of elements the client decides.
 
 What makes such a reply is a generator that yields after each element and returns the response. A short one is made at
 once; what is left of a long one is done, and encoded, in a worker thread. So the generators change nothing but their

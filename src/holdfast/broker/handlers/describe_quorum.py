@@ -52,7 +52,7 @@ def _described(broker: Broker, context: RequestContext) -> DescribeQuorumRespons
     )
     response = DescribeQuorumResponse(topics=[QuorumTopic(METADATA_TOPIC, [partition])])
     if context.api_version >= FIRST_WITH_NODES:
-        # Whoever came in here reaches the controller here, too.
+        # This broker is the controller: the client reaches it at the listener that it uses.
         listener = QuorumListener(context.connection.door.listener.name, *context.advertised)
         response.nodes = [QuorumNode(broker.node_id, [listener])]
     return response
