@@ -420,7 +420,7 @@ def test_a_refusal_repeats_what_was_asked_for(world: World) -> None:
     assert world.alice.ask(DescribeLogDirsRequest(None), 2).results == []
 
 
-def test_producers_are_shown_to_who_may_read_the_topic(world: World) -> None:
+def test_the_producers_of_a_topic_need_read_on_it(world: World) -> None:
     request = DescribeProducersRequest(
         [ProducersOf(name, [0]) for name in (MINE, HERS, "absent", "mine-absent", "a b")]
     )

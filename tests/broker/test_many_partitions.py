@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.wire.apis.describe_log_dirs import DescribeLogDirsRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.broker.many_partitions import PARTITIONS_OF_A_TOPIC, RECORD, make_data
 from tests.broker.wire_client import WireClient, batch
@@ -65,6 +66,16 @@ def test_partitions_that_nobody_uses_cost_no_file_and_are_all_there(tmp_path: Pa
         # then a start opens none of them, and their ends are told without it
         assert log_files(broker) == 0
         assert set(ends(client, keys)) == {1}
+        assert log_files(broker) == 0
+
+        # nor does looking at their sizes open one
+        (directory,) = client.ask(DescribeLogDirsRequest(None), 5).results
+        sizes = {
+            (topic.name, one.partition_index): one.partition_size
+            for topic in directory.topics
+            for one in topic.partitions
+        }
+        assert sizes == dict.fromkeys(keys, len(batch(RECORD)))
         assert log_files(broker) == 0
 
         # and one that is used is read, written and open

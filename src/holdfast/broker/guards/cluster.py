@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.broker.guards._guarding import CLUSTER_REFUSED, MESSAGES, Asking, guards
 from holdfast.broker.handlers import elect_leaders as elect_leaders_handler
-from holdfast.broker.handlers._long_replies import reply_of
+from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.broker.security.acls import Operation
 from holdfast.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
+    ReassignableTopic,
     ReassignableTopicResponse,
 )
 from holdfast.wire.apis.describe_log_dirs import DESCRIBE_LOG_DIRS, DescribeLogDirsResponse
@@ -21,6 +23,7 @@ from holdfast.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES, List
 from holdfast.wire.apis.list_partition_reassignments import (
     LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
@@ -56,22 +59,20 @@ def list_config_resources(asking: Asking) -> Any:
 def list_partition_reassignments(asking: Asking) -> Any:
     if asking.access.cluster(Operation.DESCRIBE):
         return asking.go_on()
-    wanted = asking.request.topics or []
+    return reply_of(_repeated(asking.request.topics or []), asking.version)
 
-    def make() -> ListPartitionReassignmentsResponse:
-        # As Kafka: what was asked for is repeated.
-        return ListPartitionReassignmentsResponse(
-            error_code=CLUSTER_REFUSED,
-            error_message=MESSAGE,
-            topics=[
-                OngoingTopicReassignment(
-                    topic.name, [OngoingPartitionReassignment(index) for index in topic.partition_indexes]
-                )
-                for topic in wanted
-            ],
-        )
 
-    return reply_of(len(wanted) + sum(len(topic.partition_indexes) for topic in wanted), make, asking.version)
+def _repeated(wanted: Sequence[ListPartitionReassignmentsTopics]) -> Work[ListPartitionReassignmentsResponse]:
+    """As Kafka: with the error, what was asked for."""
+    response = ListPartitionReassignmentsResponse(error_code=CLUSTER_REFUSED, error_message=MESSAGE)
+    for topic in wanted:
+        answered = OngoingTopicReassignment(topic.name)
+        response.topics.append(answered)
+        for index in topic.partition_indexes:
+            answered.partitions.append(OngoingPartitionReassignment(index))
+            yield
+        yield
+    return response
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------
@@ -81,20 +82,19 @@ def list_partition_reassignments(asking: Asking) -> Any:
 def alter_partition_reassignments(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
-    wanted = asking.request.topics
+    return reply_of(_not_altered(asking.request.topics), asking.version)
 
-    def refused_topic(topic: Any) -> ReassignableTopicResponse:
-        answers = [
-            ReassignablePartitionResponse(one.partition_index, CLUSTER_REFUSED, MESSAGE) for one in topic.partitions
-        ]
-        return ReassignableTopicResponse(topic.name, answers)
 
-    def make() -> AlterPartitionReassignmentsResponse:
-        return AlterPartitionReassignmentsResponse(
-            error_code=CLUSTER_REFUSED, error_message=MESSAGE, responses=[refused_topic(topic) for topic in wanted]
-        )
-
-    return reply_of(len(wanted) + sum(len(topic.partitions) for topic in wanted), make, asking.version)
+def _not_altered(wanted: Sequence[ReassignableTopic]) -> Work[AlterPartitionReassignmentsResponse]:
+    response = AlterPartitionReassignmentsResponse(error_code=CLUSTER_REFUSED, error_message=MESSAGE)
+    for topic in wanted:
+        answered = ReassignableTopicResponse(topic.name)
+        response.responses.append(answered)
+        for one in topic.partitions:
+            answered.partitions.append(ReassignablePartitionResponse(one.partition_index, CLUSTER_REFUSED, MESSAGE))
+            yield
+        yield
+    return response
 
 
 @guards(ELECT_LEADERS)
@@ -102,11 +102,7 @@ def elect_leaders(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
     wanted, version = asking.request.topic_partitions or [], asking.version
-    return reply_of(
-        len(wanted) + sum(len(topic.partitions) for topic in wanted),
-        lambda: elect_leaders_handler.refused(wanted, CLUSTER_REFUSED, MESSAGE, version),
-        version,
-    )
+    return reply_of(elect_leaders_handler.refused(wanted, CLUSTER_REFUSED, MESSAGE, version), version)
 
 
 @guards(UPDATE_FEATURES)

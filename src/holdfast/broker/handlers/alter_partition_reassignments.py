@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import check_assignment
-from holdfast.broker.handlers._long_replies import reply_of
+from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.broker.topics import Topic
 from holdfast.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -17,7 +17,6 @@ from holdfast.wire.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
-    ReassignableTopic,
     ReassignableTopicResponse,
 )
 from holdfast.wire.error_codes import ErrorCode
@@ -32,29 +31,27 @@ def alter_partition_reassignments(
 ) -> Any:
     if not request.topics:
         return AlterPartitionReassignmentsResponse()  # as Kafka: with an empty message, and whatever was allowed
-
-    def make() -> AlterPartitionReassignmentsResponse:
-        return AlterPartitionReassignmentsResponse(
-            allow_replication_factor_change=request.allow_replication_factor_change,
-            error_message=None,
-            responses=[_answered(broker, wanted) for wanted in request.topics],
-        )
-
-    elements = sum(1 + len(one.replicas or ()) for topic in request.topics for one in topic.partitions)
-    return reply_of(len(request.topics) + elements, make, context.api_version)
+    return reply_of(_answers(broker, request), context.api_version)
 
 
-def _answered(broker: Broker, wanted: ReassignableTopic) -> ReassignableTopicResponse:
-    topic = broker.topics.get(wanted.name)
-    answers: list[ReassignablePartitionResponse] = []
-    for partition in wanted.partitions:
-        code, message = ErrorCode.NONE, None
-        try:
-            _check(broker.node_id, wanted.name, topic, partition)
-        except Refused as refused:
-            code, message = refused.code, refused.message
-        answers.append(ReassignablePartitionResponse(partition.partition_index, code, message))
-    return ReassignableTopicResponse(wanted.name, answers)
+def _answers(broker: Broker, request: AlterPartitionReassignmentsRequest) -> Work[AlterPartitionReassignmentsResponse]:
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+    )
+    for wanted in request.topics:
+        topic = broker.topics.get(wanted.name)
+        answered = ReassignableTopicResponse(wanted.name)
+        response.responses.append(answered)
+        for partition in wanted.partitions:
+            code, message = ErrorCode.NONE, None
+            try:
+                _check(broker.node_id, wanted.name, topic, partition)
+            except Refused as refused:
+                code, message = refused.code, refused.message
+            answered.partitions.append(ReassignablePartitionResponse(partition.partition_index, code, message))
+            yield
+        yield
+    return response
 
 
 def _check(node_id: int, name: str, topic: Topic | None, wanted: ReassignablePartition) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._long_replies import reply_of
+from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.wire.apis.describe_quorum import (
     DESCRIBE_QUORUM,
@@ -39,8 +39,7 @@ THE_QUORUM: Final = [DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartitio
 def describe_quorum(broker: Broker, request: DescribeQuorumRequest, context: RequestContext) -> Any:
     if request.topics == THE_QUORUM:
         return _described(broker, context)
-    elements = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
-    return reply_of(elements, lambda: _unknown(request), context.api_version)
+    return reply_of(_unknown(request), context.api_version)
 
 
 def _described(broker: Broker, context: RequestContext) -> DescribeQuorumResponse:
@@ -53,18 +52,21 @@ def _described(broker: Broker, context: RequestContext) -> DescribeQuorumRespons
     )
     response = DescribeQuorumResponse(topics=[QuorumTopic(METADATA_TOPIC, [partition])])
     if context.api_version >= FIRST_WITH_NODES:
-        # Whoever came in here reaches the controller here, too.
+        # This broker is the controller: the client reaches it at the listener that it uses.
         listener = QuorumListener(context.connection.door.listener.name, *context.advertised)
         response.nodes = [QuorumNode(broker.node_id, [listener])]
     return response
 
 
-def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def _unknown(request: DescribeQuorumRequest) -> Work[DescribeQuorumResponse]:
     """As Kafka: with anything else in the request, also beside the one partition that exists, all of it is refused."""
     code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-
-    def refused(topic: DescribeQuorumTopic) -> QuorumTopic:
-        answers = [QuorumPartition(one.partition_index, code, message) for one in topic.partitions]
-        return QuorumTopic(topic.topic_name, answers)
-
-    return DescribeQuorumResponse(topics=[refused(topic) for topic in request.topics])
+    response = DescribeQuorumResponse()
+    for topic in request.topics:
+        answered = QuorumTopic(topic.topic_name)
+        response.topics.append(answered)
+        for partition in topic.partitions:
+            answered.partitions.append(QuorumPartition(partition.partition_index, code, message))
+            yield
+        yield
+    return response

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._long_replies import reply_of
+from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.wire.apis.elect_leaders import (
     ELECT_LEADERS,
     ElectLeadersRequest,
@@ -28,51 +28,49 @@ NOT_NEEDED: Final = "Leader election not needed for topic partition."
 @handles(ELECT_LEADERS)
 def elect_leaders(broker: Broker, request: ElectLeadersRequest, context: RequestContext) -> Any:
     wanted, version = request.topic_partitions, context.api_version
-    if wanted is None:
-        return _elect_all(broker, request, version)
-    elements = len(wanted) + sum(len(topic.partitions) for topic in wanted)
-    if request.election_type in (PREFERRED, UNCLEAN) or not wanted:
-
-        def make() -> ElectLeadersResponse:
-            return ElectLeadersResponse(replica_election_results=[_elected(broker, topic) for topic in wanted])
-
-        return reply_of(elements, make, version)
-    code, message = ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
-    return reply_of(elements, lambda: refused(wanted, code, message, version), version)
+    if request.election_type not in (PREFERRED, UNCLEAN) and wanted != []:
+        message = f"Unknown election type {request.election_type}"
+        return reply_of(refused(wanted or [], ErrorCode.INVALID_REQUEST, message, version), version)
+    return reply_of(_nobody(broker) if wanted is None else _elected(broker, wanted), version)
 
 
-def _elect_all(broker: Broker, request: ElectLeadersRequest, version: int) -> Any:
+def _nobody(broker: Broker) -> Work[ElectLeadersResponse]:
     """As Kafka: every topic is named, and of its partitions those whose leader was to change: none."""
-    if request.election_type not in (PREFERRED, UNCLEAN):
-        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    names = [topic.name for topic in broker.topics]
-    return reply_of(
-        len(names),
-        lambda: ElectLeadersResponse(replica_election_results=[ReplicaElectionResult(name) for name in names]),
-        version,
-    )
+    response = ElectLeadersResponse()
+    for name in [topic.name for topic in broker.topics]:
+        response.replica_election_results.append(ReplicaElectionResult(name))
+        yield
+    return response
 
 
-def _elected(broker: Broker, wanted: TopicPartitions) -> ReplicaElectionResult:
-    name = wanted.topic
-    topic = broker.topics.get(name)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic is None:
-        results = [PartitionResult(index, unknown, f"No such topic as {name}") for index in wanted.partitions]
-    else:
-        results = [
-            PartitionResult(index, unknown, f"No such partition as {name}-{index}")
-            if topic.partition(index) is None
-            else PartitionResult(index, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
-            for index in wanted.partitions
-        ]
-    return ReplicaElectionResult(name, results)
+def _elected(broker: Broker, wanted: Sequence[TopicPartitions]) -> Work[ElectLeadersResponse]:
+    response = ElectLeadersResponse()
+    for topic in wanted:
+        result = ReplicaElectionResult(topic.topic)
+        response.replica_election_results.append(result)
+        known = broker.topics.get(topic.topic)
+        for index in topic.partitions:
+            code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic.topic}"
+            if known is not None and known.partition(index) is None:
+                message = f"No such partition as {topic.topic}-{index}"
+            elif known is not None:
+                code, message = ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED
+            result.partition_result.append(PartitionResult(index, code, message))
+            yield
+        yield
+    return response
 
 
-def refused(wanted: Sequence[TopicPartitions], code: ErrorCode, message: str, version: int) -> ElectLeadersResponse:
+def refused(
+    wanted: Sequence[TopicPartitions], code: ErrorCode, message: str, version: int
+) -> Work[ElectLeadersResponse]:
     """One error for the whole request; below v1 there is only room for it with each partition."""
-    results = [
-        ReplicaElectionResult(topic.topic, [PartitionResult(index, code, message) for index in topic.partitions])
-        for topic in wanted
-    ]
-    return ElectLeadersResponse(error_code=code if version >= 1 else ErrorCode.NONE, replica_election_results=results)
+    response = ElectLeadersResponse(error_code=code if version >= 1 else ErrorCode.NONE)
+    for topic in wanted:
+        result = ReplicaElectionResult(topic.topic)
+        response.replica_election_results.append(result)
+        for index in topic.partitions:
+            result.partition_result.append(PartitionResult(index, code, message))
+            yield
+        yield
+    return response

@@ -5,11 +5,12 @@ Configs of brokers' loggers and client metrics do not exist (docs/differences.md
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.config_resources import ResourceType
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._long_replies import reply_of
+from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.wire.apis.list_config_resources import (
     LIST_CONFIG_RESOURCES,
     ConfigResource,
@@ -43,8 +44,13 @@ def list_config_resources(broker: Broker, request: ListConfigResourcesRequest, c
     if ResourceType.TOPIC in types:
         names.append((ResourceType.TOPIC, [topic.name for topic in broker.topics]))
 
-    def make() -> ListConfigResourcesResponse:
-        found = [ConfigResource(name, kind) for kind, of_kind in names for name in of_kind]
-        return ListConfigResourcesResponse(config_resources=found)
+    return reply_of(_listed(names), context.api_version)
 
-    return reply_of(sum(len(of_kind) for _, of_kind in names), make, context.api_version)
+
+def _listed(names: Sequence[tuple[ResourceType, Sequence[str]]]) -> Work[ListConfigResourcesResponse]:
+    response = ListConfigResourcesResponse()
+    for kind, of_kind in names:
+        for name in of_kind:
+            response.config_resources.append(ConfigResource(name, kind))
+            yield
+    return response

@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of all that has configs, by type (KIP-1142).
+"""ListConfigResources: the names of everything that has configs, by type (KIP-1142).
 
 v0 is ListClientMetricsResources (KIP-714): it asks for no types, and all that it lists is client metrics. Flexible from
 the start.

@@ -49,7 +49,7 @@ def test_every_partition_has_the_size_of_its_segments(broker: HandlerBroker) -> 
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_the_room_on_the_volume_is_told_from_v4_on(broker: HandlerBroker, version: int) -> None:
+def test_the_room_on_the_volume_is_shown_from_v4_on(broker: HandlerBroker, version: int) -> None:
     (directory,) = broker.ask(DescribeLogDirsRequest([]), version).results
 
     if version < 4:

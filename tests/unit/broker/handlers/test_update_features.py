@@ -19,8 +19,8 @@ def message(broker: HandlerBroker, *updates: FeatureUpdateKey, version: int = 2,
 @pytest.mark.parametrize("version", range(3))
 def test_there_is_no_feature_to_update(broker: HandlerBroker, version: int) -> None:
     for validate_only in (False, version > 0):
-        told = message(broker, FeatureUpdateKey("metadata.version", 30), version=version, validate_only=validate_only)
-        assert told == f"{FAILED} 30 for feature metadata.version. {NOT_SUPPORTED}"
+        found = message(broker, FeatureUpdateKey("metadata.version", 30), version=version, validate_only=validate_only)
+        assert found == f"{FAILED} 30 for feature metadata.version. {NOT_SUPPORTED}"
 
 
 @pytest.mark.parametrize(
