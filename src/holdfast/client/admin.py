@@ -236,7 +236,7 @@ class Admin:
         """Give up seats for members that will not come back (KIP-345), in one rebalance; one result for each.
 
         `members` are pairs of member id and instance id. The coordinator removes a pair only if the instance id still
-        has that member id; otherwise it answers FENCED_INSTANCE_ID, because another process has the seat by now.
+        has that member id; otherwise it answers FENCED_INSTANCE_ID, because another process has joined with it since.
         """
         deadline = self._deadline(timeout)
         wanted: list[tuple[str, str | None]] = [("", one) for one in _several("instance_ids", instance_ids)]
