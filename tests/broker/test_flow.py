@@ -52,14 +52,14 @@ def test_a_parked_fetch_holds_up_only_its_own_connection(broker: HoldfastBroker)
     topic = topic_on(broker)
     with WireClient(broker.address) as parked, WireClient(broker.address) as other:
         began = time.monotonic()
-        first = parked.send(fetch_request(topic, 0, max_wait_ms=1000), 12)
+        first = parked.send(fetch_request(topic, 0, max_wait_ms=3000), 12)
         second = parked.send(ApiVersionsRequest(), 0)
         other.ask(ApiVersionsRequest(), 0)
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 2.9
 
         assert parked.receive(FETCH, 12)[0] == first
         assert parked.receive(API_VERSIONS, 0)[0] == second
-        assert time.monotonic() - began >= 0.99
+        assert time.monotonic() - began >= 2.99
 
 
 def test_an_append_wakes_the_long_poll(broker: HoldfastBroker) -> None:

@@ -158,6 +158,7 @@ class _Reading:
         if offset <= self._position[where]:
             return
         self._moved_at = time.monotonic()
+        self._consumer.trouble = ""  # it is over
         if offset >= self._ranges[where].end:
             del self._position[where]
             if self._position:

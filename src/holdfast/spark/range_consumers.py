@@ -66,10 +66,18 @@ class RangeConsumer:
         self.consume = self._consumer.consume
 
     def _note(self, error: Any) -> None:
-        """Called by librdkafka while this thread polls."""
-        self.trouble = said(error)
+        """Called by librdkafka while this thread polls, with each broker's own error and with one for all, in any
+        order."""
+        if error.code() == confluent_kafka.KafkaError._ALL_BROKERS_DOWN:
+            self._suspect(error)
+        else:
+            self.trouble = said(error)
         if error.code() == confluent_kafka.KafkaError._AUTHENTICATION:
             self._refused = self.trouble
+
+    def _suspect(self, error: BaseException | Any) -> None:
+        """That something timed out or that all brokers are down says less than what one of them said."""
+        self.trouble = self.trouble or said(error)
 
     def check(self) -> None:
         """Raises if the broker does not accept us: librdkafka would try for ever."""
@@ -99,7 +107,7 @@ class RangeConsumer:
         try:
             found = self._consumer.list_topics(topic, timeout=timeout_s).topics.get(topic)
         except confluent_kafka.KafkaException as error:
-            self.trouble = said(error)
+            self._suspect(error)
             return None
         if found is None:
             return None
@@ -121,7 +129,7 @@ class RangeConsumer:
         try:
             found = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*where), timeout=timeout_s)
         except confluent_kafka.KafkaException as error:
-            self.trouble = said(error)
+            self._suspect(error)
             return None
         return found if found is None else (found[0], found[1])
 

@@ -12,9 +12,9 @@ from holdfast.client.config import truth
 from holdfast.client.errors import HoldfastError
 from holdfast.extras import SPARK, needed_for
 from holdfast.spark.columns import columns
-from holdfast.spark.complaints import in_one_sentence
 
 with needed_for('format("holdfast")', SPARK):
+    from holdfast.spark.complaints import in_one_sentence
     from holdfast.spark.options import batch_options, check_names, stream_options
 
 if TYPE_CHECKING:

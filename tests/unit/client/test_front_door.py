@@ -29,6 +29,14 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(missing: str) 
     assert done.stderr.splitlines()[-1].endswith(f"holdfast.Consumer needs {missing}: pip install 'holdfast[client]'")
 
 
+def test_spark_without_a_package_of_the_client_is_told_which_extra_brings_it() -> None:
+    code = "import sys; sys.modules['confluent_kafka'] = None\nimport holdfast.spark.source"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.stderr.endswith("format(\"holdfast\") needs confluent_kafka: pip install 'holdfast[client]'\n")
+
+
 def test_a_broker_an_admin_and_a_member_need_none_of_it() -> None:
     code = (
         "import sys; sys.modules['confluent_kafka'] = sys.modules['numpy'] = None\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from holdfast.client.errors import ConfigError, ConnectionFailed
@@ -356,6 +356,21 @@ def test_a_broker_that_stays_away_is_told_in_one_sentence(topic: str) -> None:
         with pytest.raises(ConnectionFailed, match=f"nothing could be read of {topic}-0 from 0 on for 8 s .*refused"):
             read(broker, OffsetRange(topic, 0, 0, 40), **settings)
         assert time.monotonic() - began < 40
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first the broker's own", "first that all are down"])
+def test_what_a_broker_said_is_told_whichever_of_librdkafkas_errors_comes_last(order: int) -> None:
+    refused = KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:1 failed: Connection refused")
+    all_down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    consumer = range_consumers.RangeConsumer({"bootstrap.servers": "127.0.0.1:1"})
+    try:
+        for error in (refused, all_down)[::order]:
+            consumer._note(error)
+        assert consumer.partitions_of("t", 0.01) is None
+
+        assert "Connection refused" in consumer.trouble
+    finally:
+        consumer.close()
 
 
 def test_a_setting_that_nobody_knows_is_told_by_its_option(quick_holdfast: HoldfastBroker, topic: str) -> None:
