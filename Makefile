@@ -58,6 +58,7 @@ SOON_READY := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 test-real: setup
 	-@scripts/kafka-install
+	-@scripts/kafka-apps-ensure > /dev/null
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
 	-@scripts/go-clients-ensure > /dev/null

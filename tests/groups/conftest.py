@@ -11,6 +11,7 @@ from tests.groups.consumer_process import ConsumerConfig
 from tests.groups.members import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, GroupClient, Member, kafkajs_path
 from tests.support.fixtures import missing
 from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.kafka_apps import kafka_apps
 from tests.support.kafka_distribution import KafkaUnavailable
 from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, server
 
@@ -35,6 +36,14 @@ def needs_kafkajs() -> None:
         kafkajs_path()
     except KafkaUnavailable as unavailable:
         missing(f"needs kafkajs: {unavailable}")
+
+
+@pytest.fixture(scope="session")
+def needs_kafka_apps() -> None:
+    try:
+        kafka_apps()
+    except KafkaUnavailable as unavailable:
+        missing(f"needs Kafka Connect and Streams: {unavailable}")
 
 
 @pytest.fixture

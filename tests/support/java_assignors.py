@@ -184,7 +184,7 @@ def _understood(answer: Mapping[str, Any]) -> JavaAnswer:
 def java_command(source: Path, *jvm_options: str) -> list[str]:
     """The command line that runs a program of one file beside Kafka's jars; KafkaUnavailable where that cannot be."""
     distribution = kafka_distribution()
-    _need_compiler(str(distribution.java))
+    need_compiler(str(distribution.java))
     return [
         str(distribution.java),
         *(jvm_options or ("-Xmx512M",)),
@@ -197,7 +197,7 @@ def java_command(source: Path, *jvm_options: str) -> list[str]:
 
 
 @cache
-def _need_compiler(java: str) -> None:
+def need_compiler(java: str) -> None:
     """The program is run from its source, which a mere JRE cannot do."""
     modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
     if "jdk.compiler@" not in modules.stdout:

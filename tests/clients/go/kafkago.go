@@ -122,11 +122,11 @@ func (r *kafkaGoReader) poll(timeout time.Duration) ([]record, error) {
 			return polled, nil
 		}
 		var refused kafka.Error
-		if errors.As(err, &refused) {
+		if errors.As(err, &refused) && !refused.Temporary() {
 			return nil, err
 		}
 		if err != nil {
-			continue // a lost connection, which it makes again by itself
+			continue // a lost connection or a broker that is just coming up: it tries again by itself
 		}
 		read := readRecord(message.Offset, message.Time, message.Key, message.Value)
 		for _, header := range message.Headers {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.cli.groups.roles import arrived_count, roles, standby_count, to_come
 from holdfast.cli.moments import moment
 from holdfast.cli.output import Cell
+from holdfast.wire.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from holdfast.client.descriptions import GroupDescription, MemberDescription, PartitionLag
@@ -80,13 +81,20 @@ def member_rows(group: GroupDescription) -> list[Sequence[Cell]]:
             member.group_instance_id,
             member.host,
             member.client_id,
-            sum(len(numbers) for numbers in member.partitions.values()),
+            partition_count(group, member),
             has.get(member.member_id),
             assignment_text(member),
         )
         for member in group.members
     ]
     return rows + [(group.group_id, None, name, None, None, None, role, None) for name, role in to_come(group).items()]
+
+
+def partition_count(group: GroupDescription, member: MemberDescription) -> int | None:
+    """None in a group of another protocol type, such as Kafka Connect's, whose members are not assigned partitions."""
+    if group.protocol_type not in ("", PROTOCOL_TYPE):
+        return None
+    return sum(len(numbers) for numbers in member.partitions.values())
 
 
 def assignment_text(member: MemberDescription) -> str:
