@@ -36,6 +36,7 @@ from holdfast.broker.security.user_desk import UserDesk
 from holdfast.broker.security.users import UsersFileError
 from holdfast.broker.tls_connection import TlsConnection
 from holdfast.broker.topics import Topics, TopicsFileError
+from holdfast.broker.transaction_refusals import TransactionRefusals
 from holdfast.log import DataDirectory, LogError
 from holdfast.version import VERSION
 
@@ -112,6 +113,7 @@ class Broker:
         self.clock.start()
         self.housekeeping.start()
         self.groups = Groups(self)
+        self.transaction_refusals = TransactionRefusals()
         self.groups.start()
         self._sweep()
         for door in self.doors:
