@@ -262,7 +262,8 @@ def test_generations_never_go_back_also_not_over_kills_and_deletions(broker: Hol
 
 def test_no_client_tells_what_happened_to_groups(broker: HoldfastBroker) -> None:
     with WireClient(broker.address) as client:
-        client.create_topic(LEDGER_TOPIC)
+        form(WireMember(broker.address, GROUP))
+        wait_for_ledger(client)
 
         refused = client.produce(LEDGER_TOPIC, batch(b'{"event": "forged"}'))
 

@@ -482,9 +482,6 @@ def normalised(value: Any) -> Any:
         found["usable_bytes"] = "some bytes" if found["usable_bytes"] > 0 else found["usable_bytes"]
     if found.get("port", -1) >= 0:
         found["port"] = "a port"
-    if found.get("name") == "min.insync.replicas":
-        # KIP-966: Kafka sets it for the whole cluster when it formats one, and calls that a dynamic config.
-        found["config_source"] = "a source"
     return found
 
 

@@ -17,6 +17,7 @@ from holdfast.broker.listener import Listener
 from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.security.settings import DoorSettings
 from holdfast.broker.topics import Topic, Topics
+from holdfast.broker.transaction_refusals import TransactionRefusals
 from holdfast.log import DataDirectory
 from holdfast.wire.batch import batches
 from holdfast.wire.message import decode, encode
@@ -46,6 +47,7 @@ class HandlerBroker:
         self.topics = Topics(self.data, self.config, self.changes, self.now_ms)
         self.topics.load()
         self.producer_ids = ProducerIds(self.data.path)
+        self.transaction_refusals = TransactionRefusals()
 
     @property
     def node_id(self) -> int:

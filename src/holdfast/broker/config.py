@@ -28,7 +28,7 @@ from holdfast.broker.security.settings import (
     without_effect,
 )
 
-__all__ = ["BROKER_KEYS", "OWN_DEFAULTS", "OWN_NAMES", "BrokerConfig", "ConfigError", "load_config"]
+__all__ = ["BROKER_KEYS", "MIN_ISR", "OWN_DEFAULTS", "OWN_NAMES", "BrokerConfig", "ConfigError", "load_config"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,9 @@ BROKER_KEYS: Final[Mapping[str, ConfigKey]] = MappingProxyType(
         for name, key in {**read_keys("broker_configs.txt"), **_OWN_KEYS}.items()
     }
 )
+
+#: KIP-966: Kafka sets it for the whole cluster when it formats one, and calls that an alteration for all brokers.
+MIN_ISR: Final = "min.insync.replicas"
 
 #: Names that stand in configs of Kafka brokers and are read there by plug-ins or by quotas, not by the broker itself.
 _ALSO_ACCEPTED: Final = frozenset(
@@ -210,6 +213,11 @@ class BrokerConfig:
             if name in layer:
                 return layer[name]
         return BROKER_KEYS[name].default
+
+    @property
+    def for_all_brokers(self) -> Mapping[str, str]:
+        """What was altered for all brokers, and what Kafka has there from the beginning."""
+        return {MIN_ISR: self.given.get(MIN_ISR, BROKER_KEYS[MIN_ISR].default or ""), **self.altered_for_all}
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> BrokerConfig:

@@ -77,9 +77,9 @@ def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
 
 
 def entries_for_all_brokers(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """What was altered for all brokers while this one ran."""
+    """What holds for all brokers: above all what was altered while this one ran."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
-    for name, text in sorted(config.altered_for_all.items()):
+    for name, text in sorted(config.for_all_brokers.items()):
         key = BROKER_KEYS[name]
         value = _shown(key, text)
         yield ConfigEntry(
@@ -121,7 +121,7 @@ def _layers(config: BrokerConfig) -> _Layers:
     """Where a broker config may be set, the one that wins first."""
     return (
         (ConfigSource.DYNAMIC_BROKER, config.altered),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.altered_for_all),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.for_all_brokers),
         (ConfigSource.STATIC_BROKER, _with_both_node_ids(config.given)),
     )
 

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from holdfast.broker import group_config
 from holdfast.broker.broker_overrides import altered
+from holdfast.broker.config import MIN_ISR
 from holdfast.broker.config_keys import ConfigError
 from holdfast.broker.dispatch import Refused, RequestContext
+from holdfast.broker.ledger import LEDGER_CONFIGS
 from holdfast.broker.topic_config import validate_overrides
 from holdfast.broker.topics import invalid_name
 from holdfast.coordinator.extensions import Extensions
+from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log.errors import LogError
 from holdfast.wire.error_codes import ErrorCode
 
@@ -126,9 +129,17 @@ async def _alter_topic(broker: Broker, name: str, change: Change, *, validate_on
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if name == LEDGER_TOPIC:
+        _refuse_to_break_the_ledger(topic.overrides, overrides)
     unchanged = validate_only or overrides == topic.overrides
     if not unchanged and not await broker.topics.set_overrides(topic, overrides):
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _refuse_to_break_the_ledger(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    for key in LEDGER_CONFIGS:
+        if after.get(key) != before.get(key):
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{key} of internal topic {LEDGER_TOPIC} cannot be altered.")
 
 
 def group_extensions(broker: Broker, name: str) -> Extensions:
@@ -170,8 +181,10 @@ async def _alter_broker(broker: Broker, name: str, change: Change, *, validate_o
         # From reading the configs to storing them, so that no change is lost to another: also if its client goes away.
         async with broker.altering:
             now = broker.config
-            for_all, own = now.altered_for_all, now.altered
-            config = altered(now, for_all, change(own)) if name else altered(now, change(for_all), own)
+            if name:
+                config = altered(now, now.altered_for_all, _with_min_isr_of_all(now.altered, change(now.altered)))
+            else:
+                config = altered(now, _with_min_isr(change(now.for_all_brokers)), now.altered)
             if not validate_only and config != now:
                 await broker.alter_configs(config)
 
@@ -179,6 +192,19 @@ async def _alter_broker(broker: Broker, name: str, change: Change, *, validate_o
         await broker.changes.to_the_end(alteration())
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _with_min_isr(for_all: Mapping[str, str]) -> Mapping[str, str]:
+    """In Kafka's words. ELR, eligible leader replicas, is KIP-966; it is enabled in every new cluster of Kafka."""
+    if MIN_ISR not in for_all:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
+    return for_all
+
+
+def _with_min_isr_of_all(before: Mapping[str, str], own: Mapping[str, str]) -> Mapping[str, str]:
+    if own.get(MIN_ISR) not in (None, before.get(MIN_ISR)):
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    return own
 
 
 def _refuse_duplicates(names: Iterable[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from holdfast.broker.changes import Changes
@@ -21,6 +23,12 @@ MAX_WAITING: Final = 10_000
 """Events kept while the topic is being made."""
 BATCH_BYTES: Final = 256 * 1024
 """When this is reached, a batch is full. One more event is far from the megabyte that a topic takes by default."""
+
+LEDGER_CONFIGS: Final[Mapping[str, str]] = MappingProxyType(
+    {"cleanup.policy": "delete", "max.message.bytes": str(4 * BATCH_BYTES)}
+)
+"""Set on the topic, whatever the broker's defaults are, and not to be altered: compaction would keep one event of each
+group, and a smaller limit would keep batches out. How long events are kept is the operator's to say."""
 
 
 class LedgerWriter:
@@ -43,7 +51,7 @@ class LedgerWriter:
 
     async def _create(self) -> None:
         try:
-            await self._topics.create(LEDGER_TOPIC, 1, {})
+            await self._topics.create(LEDGER_TOPIC, 1, dict(LEDGER_CONFIGS))
             self._flush()
         except LogError as error:
             logger.error("the ledger cannot be made: %s", error)

@@ -38,6 +38,7 @@ from holdfast.broker.security.users import Users, UsersFileError
 from holdfast.broker.slices import Slices
 from holdfast.broker.tls_connection import TlsConnection
 from holdfast.broker.topics import Topics, TopicsFileError
+from holdfast.broker.transaction_refusals import TransactionRefusals
 from holdfast.log import DataDirectory, LogError
 from holdfast.version import VERSION
 
@@ -119,6 +120,7 @@ class Broker:
         self.clock.start()
         self.housekeeping.start()
         self.groups = Groups(self)
+        self.transaction_refusals = TransactionRefusals()
         self.groups.start()
         self._sweep()
         for door in self.doors:

@@ -39,7 +39,7 @@ MAX_NAME: Final = 249
 MAX_FILE_NAME: Final = 255
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, LEDGER_TOPIC, "__transaction_state"})
 
 
 class TopicsFileError(Exception):
@@ -74,11 +74,6 @@ class Topic:
     @property
     def internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
-
-    @property
-    def is_told_by_the_broker(self) -> bool:
-        """Whether no client writes to it or cuts it: what happened to groups is nobody else's to tell."""
-        return self.name == LEDGER_TOPIC or self.internal
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None

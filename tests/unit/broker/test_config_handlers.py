@@ -14,7 +14,9 @@ from holdfast.broker.dispatch import RequestContext
 from holdfast.broker.handlers.alter_configs import alter_configs
 from holdfast.broker.handlers.describe_configs import describe_configs
 from holdfast.broker.handlers.incremental_alter_configs import incremental_alter_configs
+from holdfast.broker.ledger import LEDGER_CONFIGS
 from holdfast.broker.server import Broker
+from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log.errors import StorageError
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from holdfast.wire.apis.describe_configs import (
@@ -172,9 +174,18 @@ def test_the_broker_describes_itself() -> None:
     ]
 
 
-def test_nothing_was_ever_altered_for_all_brokers() -> None:
+def test_for_all_brokers_kafka_sets_one_config_from_the_beginning() -> None:
     result = FakeBroker().describe(BROKER, "")
-    assert (result.error_code, result.configs) == (NONE, [])
+    assert result.error_code == NONE
+    assert [(one.name, one.value, one.config_source) for one in result.configs] == [("min.insync.replicas", "1", 3)]
+
+
+@pytest.mark.parametrize(("given", "value"), [({}, "1"), ({"min.insync.replicas": "2"}, "2")])
+def test_min_insync_replicas_comes_from_where_kafka_has_it(given: dict[str, str], value: str) -> None:
+    broker = FakeBroker(BrokerConfig.of(given))
+    for kind, name in ((BROKER, "1"), (TOPIC, "t")):
+        [found] = broker.describe(kind, name, ["min.insync.replicas"]).configs
+        assert (found.value, found.config_source) == (value, 3)
 
 
 # -- IncrementalAlterConfigs -------------------------------------------------------------------------------------------
@@ -336,14 +347,43 @@ def test_broker_configs_are_altered_for_all_and_for_this_one_which_wins() -> Non
             ("log.retention.hours", "3", 4),
             ("log.retention.hours", "168", 5),
         ]
-    [for_all] = broker.describe(BROKER, "").configs
+    for_all, _ = broker.describe(BROKER, "").configs
     assert (for_all.name, for_all.value, for_all.config_source) == ("log.retention.ms", "1000", 3)
 
     assert broker.change(("log.retention.ms", DELETE, None), kind=BROKER, name="1") == (NONE, None)
     assert broker.config.log_retention_ms == 1000
-    assert broker.alter(BROKER, "", {}) == (NONE, None)
+    assert broker.alter(BROKER, "", {"min.insync.replicas": "1"}) == (NONE, None)
     assert broker.config.log_retention_ms == 3 * 3_600_000
-    assert broker.describe(BROKER, "").configs == []
+    assert [one.name for one in broker.describe(BROKER, "").configs] == ["min.insync.replicas"]
+
+
+def test_min_insync_replicas_is_altered_for_all_brokers_or_not_at_all() -> None:
+    broker = FakeBroker()
+    key = "min.insync.replicas"
+    removed = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    own = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+    assert broker.change((key, DELETE, None), kind=BROKER, name="") == (INVALID_CONFIG, removed)
+    assert broker.alter(BROKER, "", {"log.retention.ms": "1000"}) == (INVALID_CONFIG, removed)
+    assert broker.change((key, SET, "2"), kind=BROKER, name="1") == (INVALID_CONFIG, own)
+
+    assert broker.change((key, SET, "2"), kind=BROKER, name="") == (NONE, None)
+
+    [found] = broker.describe(TOPIC, "t", [key]).configs
+    assert (found.value, found.config_source) == ("2", 3)
+    assert broker.change(("log.retention.ms", SET, "1000"), kind=BROKER, name="1") == (NONE, None)
+
+
+@pytest.mark.parametrize("change", [("cleanup.policy", SET, "compact"), ("max.message.bytes", DELETE, None)])
+def test_the_ledger_keeps_the_configs_that_it_needs(change: tuple[str, int, str | None]) -> None:
+    broker = FakeBroker()
+    broker.topics = FakeTopics(FakeTopic(LEDGER_TOPIC, dict(LEDGER_CONFIGS)), broker.topic)
+
+    code, message = broker.change(change, name=LEDGER_TOPIC)
+
+    assert (code, message) == (INVALID_CONFIG, f"{change[0]} of internal topic __group_ledger cannot be altered.")
+    # How long it keeps events is the operator's to say, and another topic is nobody else's business.
+    assert broker.change(("retention.ms", SET, "1000"), name=LEDGER_TOPIC) == (NONE, None)
+    assert broker.change(change, name="t") == (NONE, None)
 
 
 def test_an_alteration_of_the_broker_is_only_validated_when_asked() -> None:

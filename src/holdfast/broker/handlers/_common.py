@@ -9,6 +9,7 @@ from holdfast.broker.dispatch import Refused
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.broker.security.acls import OPERATIONS, Operation, ResourceType
 from holdfast.broker.topics import OFFSETS_TOPIC
+from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def check_leader_epoch(current_leader_epoch: int) -> ErrorCode:
 
 
 def refuse_the_journal(name: str, what: str) -> None:
-    """No client makes, grows or deletes the topic that keeps the groups' facts: which of its partitions has those of a
-    group follows from their number. (Kafka leaves it to its tools to say so.)"""
-    if name == OFFSETS_TOPIC:
+    """No client makes, grows or deletes the topic that keeps the groups' facts, nor the ledger: which partition has
+    those of a group follows from their number, and the ledger has one. (Kafka leaves it to its tools to say so.)"""
+    if name in (OFFSETS_TOPIC, LEDGER_TOPIC):
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{what} of internal topic {name} is prohibited.")
 
 

@@ -68,7 +68,7 @@ def _cut(broker: Broker, topic: Topic | None, wanted: DeleteRecordsPartition) ->
         partition = topic.partition(index) if topic is not None else None
         if topic is None or partition is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if topic.is_told_by_the_broker:
+        if topic.internal:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if "delete" not in value_of(broker.config, topic.overrides, "cleanup.policy"):
             raise Refused(ErrorCode.POLICY_VIOLATION)

@@ -43,6 +43,7 @@ def find_coordinator(
 
 def _found(broker: Broker, context: RequestContext, key: str, key_type: int) -> FoundCoordinator:
     if key_type == TRANSACTION:
+        broker.transaction_refusals.log(context.client_id, context.client_host, key)
         # The one error that clients take as final, so that they say so instead of asking again.
         return _refused(
             key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Holdfast has no transactions: unset transactional.id"

@@ -28,11 +28,7 @@ async def init_producer_id(
     broker: Broker, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
     if request.transactional_id:
-        logger.warning(
-            "%s asked for transactions (transactional.id=%r), which Holdfast does not have",
-            context.client_host,
-            request.transactional_id,
-        )
+        broker.transaction_refusals.log(context.client_id, context.client_host, request.transactional_id)
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.transactional_id == "" or (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(ErrorCode.INVALID_REQUEST)

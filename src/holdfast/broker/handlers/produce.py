@@ -137,7 +137,7 @@ def _produce_one(
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic is None:
             raise Refused(unknown)
-        if topic.is_told_by_the_broker:
+        if topic.internal:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = topic.partition(data.index)
         if partition is None or partition.deleted:

@@ -111,12 +111,13 @@ def test_of_two_clients_the_one_that_wants_less_does_not_shrink_the_topic(broker
     assert reloaded is not None and len(reloaded.partitions) == 4
 
 
-def test_the_journal_of_the_groups_does_not_grow(broker: HandlerBroker) -> None:
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__group_ledger"])
+def test_the_journal_of_the_groups_does_not_grow(broker: HandlerBroker, name: str) -> None:
     """In which of its partitions a group's facts are follows from how many there are."""
-    topic = broker.topic("__consumer_offsets", 2)
+    topic = broker.topic(name, 2)
 
-    (result,) = grow(broker, ("__consumer_offsets", 4, None)).results
+    (result,) = grow(broker, (name, 4, None)).results
 
     assert result.error_code == 17
-    assert result.error_message == "Growth of internal topic __consumer_offsets is prohibited."
+    assert result.error_message == f"Growth of internal topic {name} is prohibited."
     assert len(topic.partitions) == 2

@@ -126,6 +126,7 @@ def test_an_existing_topic_is_refused_whatever_else_is_wrong(broker: HandlerBrok
             "Creation of internal topic __cluster_metadata is prohibited.",
         ),
         (wanted("__consumer_offsets", 1), 17, "Creation of internal topic __consumer_offsets is prohibited."),
+        (wanted("__group_ledger", 1), 17, "Creation of internal topic __group_ledger is prohibited."),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(

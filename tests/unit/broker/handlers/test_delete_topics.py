@@ -114,14 +114,14 @@ def test_a_topic_that_cannot_be_written_off_stays(broker: HandlerBroker, monkeyp
     assert broker.topics.get("orders") is topic
 
 
-def test_the_journal_of_the_groups_is_not_deleted(broker: HandlerBroker) -> None:
+def test_what_the_broker_keeps_of_groups_is_not_deleted(broker: HandlerBroker) -> None:
     journal, ledger = broker.topic("__consumer_offsets"), broker.topic("__group_ledger")
 
     results = delete(broker, ("__consumer_offsets", ZERO_UUID), ("__group_ledger", ZERO_UUID))
 
-    message = "Deletion of internal topic __consumer_offsets is prohibited."
+    message = "Deletion of internal topic {} is prohibited."
     assert results == [
-        DeletableTopicResult("__consumer_offsets", journal.id, 17, message),
-        DeletableTopicResult("__group_ledger", ledger.id),
+        DeletableTopicResult("__consumer_offsets", journal.id, 17, message.format("__consumer_offsets")),
+        DeletableTopicResult("__group_ledger", ledger.id, 17, message.format("__group_ledger")),
     ]
-    assert list(broker.topics) == [journal]
+    assert list(broker.topics) == [journal, ledger]

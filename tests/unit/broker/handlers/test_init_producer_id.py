@@ -41,7 +41,10 @@ def test_the_operator_is_told_who_wanted_transactions(broker: HandlerBroker, cap
     with caplog.at_level(logging.WARNING):
         broker.ask(InitProducerIdRequest("payments", 60_000), 5)
 
-    assert "192.0.2.7 asked for transactions (transactional.id='payments')" in caplog.text
+    (line,) = caplog.records
+    assert line.message == "transactions refused: Holdfast has none, unset transactional.id"
+    fields = {"client_id": "test", "host": "192.0.2.7", "transactional_id": "payments"}
+    assert line.__dict__["fields"] == fields
 
 
 def test_no_id_is_handed_out_that_could_be_handed_out_again(

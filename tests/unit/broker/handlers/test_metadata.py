@@ -96,13 +96,14 @@ def test_what_is_unknown_comes_last_and_what_is_asked_twice_comes_once(broker: H
     assert answer == response(broker, [shown(one), missing("nope", 3), missing("a b", 17), missing("", 17)])
 
 
-def test_an_internal_topic_is_known_as_such_even_before_it_exists(broker: HandlerBroker) -> None:
-    (before,) = broker.ask(by_name("__consumer_offsets", auto_create=True), V12).topics
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__group_ledger"])
+def test_an_internal_topic_is_known_as_such_even_before_it_exists(broker: HandlerBroker, name: str) -> None:
+    (before,) = broker.ask(by_name(name, auto_create=True), V12).topics
     assert (before.error_code, before.is_internal) == (3, True)
-    assert broker.topics.get("__consumer_offsets") is None
+    assert broker.topics.get(name) is None
 
-    broker.topic("__consumer_offsets")
-    (after,) = broker.ask(by_name("__consumer_offsets"), V12).topics
+    broker.topic(name)
+    (after,) = broker.ask(by_name(name), V12).topics
     assert (after.error_code, after.is_internal) == (0, True)
 
 
