@@ -23,6 +23,7 @@ from bench.cases import (
     latency,
     latency_rate,
     long_fetch,
+    many_topics,
     pauses,
     requests,
     scale_up,
@@ -68,6 +69,7 @@ CASES: Final = (
     ),
     Case(long_fetch.NAME, "A gigabyte read whole", long_fetch.run, long_fetch.section, long_fetch.verdicts),
     Case(requests.NAME, "Small requests", requests.run, requests.section, requests.verdicts),
+    Case(many_topics.NAME, "Many topics in one request", many_topics.run, many_topics.section, many_topics.verdicts),
     Case(latency.NAME, "Latency of single records", latency.run, latency.section, _no_target),
     Case(
         latency_rate.NAME,

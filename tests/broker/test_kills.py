@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.wire.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from holdfast.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -140,6 +141,12 @@ def done(broker: KillableBroker, act: Act, ledger: Ledger) -> bool:
     return True
 
 
+def files_are_gone(client: WireClient, data: Path) -> bool:
+    """Of deleted topics. Fails when the broker is gone."""
+    partition_counts(client)
+    return not list(data.glob("*-delete"))
+
+
 def nothing(client: WireClient, ledger: Ledger) -> None:
     """No preparation."""
 
@@ -185,6 +192,7 @@ def test_deleting_a_topic(data_path: Path) -> None:
     def act(client: WireClient, ledger: Ledger) -> None:
         (result,) = client.ask(DeleteTopicsRequest(topic_names=["doomed"], timeout_ms=30_000), 5).responses
         assert result.error_code == 0
+        eventually(lambda: files_are_gone(client, ledger.data), "the files of the topic are removed", within_s=10)
 
     def check(client: WireClient, acknowledged: bool) -> None:
         if "doomed" not in partition_counts(client):
@@ -196,6 +204,63 @@ def test_deleting_a_topic(data_path: Path) -> None:
             assert [record.value for record in client.fetch_all("doomed", start=1)] == [b"a", b"b"]
 
     kill_everywhere(data_path, prepare, act, check)
+
+
+NEW = [f"new-{number}" for number in range(3)]
+
+
+def test_creating_several_topics_in_one_request(data_path: Path) -> None:
+    def act(client: WireClient, ledger: Ledger) -> None:
+        wanted = CreateTopicsRequest([CreatableTopic(name, 2, 1) for name in NEW], 30_000)
+        assert [result.error_code for result in client.ask(wanted, 5).topics] == [0, 0, 0]
+
+    def check(client: WireClient, acknowledged: bool) -> None:
+        found = [partition_counts(client).get(name) for name in NEW]
+        assert found == [2, 2, 2] or (found == [None] * 3 and not acknowledged), "all of them, or none"
+        for name in NEW if found[0] else ():
+            assert client.produce(name, batch(b"first"), partition=1).base_offset == 0
+
+    kill_everywhere(data_path, nothing, act, check, fewest_points=15)
+
+
+def test_growing_several_topics_in_one_request(data_path: Path) -> None:
+    def prepare(client: WireClient, ledger: Ledger) -> None:
+        for name in NEW:
+            client.create_topic(name)
+
+    def act(client: WireClient, ledger: Ledger) -> None:
+        wanted = CreatePartitionsRequest([CreatePartitionsTopic(name, 2, None) for name in NEW], 30_000)
+        assert [result.error_code for result in client.ask(wanted, 3).results] == [0, 0, 0]
+
+    def check(client: WireClient, acknowledged: bool) -> None:
+        found = [partition_counts(client)[name] for name in NEW]
+        assert found == [2, 2, 2] or (found == [1, 1, 1] and not acknowledged), "all of them, or none"
+
+    kill_everywhere(data_path, prepare, act, check, fewest_points=10)
+
+
+def test_deleting_several_topics_in_one_request(data_path: Path) -> None:
+    def prepare(client: WireClient, ledger: Ledger) -> None:
+        for name in NEW:
+            client.create_topic(name)
+            assert client.produce(name, batch(b"old")).error_code == 0
+
+    def act(client: WireClient, ledger: Ledger) -> None:
+        answer = client.ask(DeleteTopicsRequest(topic_names=NEW, timeout_ms=30_000), 5)
+        assert [result.error_code for result in answer.responses] == [0, 0, 0]
+        eventually(lambda: files_are_gone(client, ledger.data), "the files of the topics are removed", within_s=10)
+
+    def check(client: WireClient, acknowledged: bool) -> None:
+        left = [name for name in NEW if name in partition_counts(client)]
+        assert left == [] or (left == NEW and not acknowledged), "all of them, or none"
+        for name in NEW:
+            if left:
+                assert [record.value for record in client.fetch_all(name)] == [b"old"]
+            else:
+                client.create_topic(name)
+                assert client.fetch_all(name) == [], "a new topic of the name must not inherit records"
+
+    kill_everywhere(data_path, prepare, act, check, fewest_points=15)
 
 
 def test_changing_a_config(data_path: Path) -> None:

@@ -13,9 +13,8 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -106,6 +105,34 @@ def _told_in_file(entry: _Entry) -> tuple[str, dict[str, Any]]:
     return entry.name, {"id": topic_id, "partitions": entry.partition_count, "configs": dict(entry.overrides)}
 
 
+class NewTopic(NamedTuple):
+    """A topic to be made."""
+
+    name: str
+    partition_count: int
+    overrides: Mapping[str, str]
+
+
+class _Resolved:
+    """What topics go by. Most have the same overrides, none, and resolving them takes longer than all the rest."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._found: dict[frozenset[tuple[str, str]], tuple[TopicConfig, LogConfig]] = {}
+
+    def configs_of(self, topic: Topic) -> tuple[TopicConfig, LogConfig]:
+        overrides = frozenset(topic.overrides.items())
+        found = self._found.get(overrides)
+        if found is None:
+            config = TopicConfig.resolve(self._config, topic.overrides)
+            found = self._found[overrides] = config, config.to_log_config()
+        return found
+
+
+async def _end_of(work: asyncio.Future[None]) -> None:
+    await work
+
+
 def _crc_of(topics: Mapping[str, Any]) -> int:
     """So that a changed digit is not taken for a number of partitions or a retention time."""
     return int(crc32c(json.dumps(topics, sort_keys=True).encode()))
@@ -157,9 +184,10 @@ class Topics:
         for key, directory in self._data.partitions().items():
             if key not in known:
                 self._set_aside(directory)
+        resolved = _Resolved(self._config)
         for name, entry in entries.items():
             topic = Topic(name, decode_topic_id(entry["id"]).bytes, _valid_overrides(name, entry["configs"]))
-            topic.partitions = self._open_partitions(topic, int(entry["partitions"]))
+            topic.partitions = self._open_partitions(topic, int(entry["partitions"]), resolved)
             self._publish(topic)
         try:
             self.write_checkpoints()
@@ -204,11 +232,21 @@ class Topics:
 
     async def create(self, name: str, partition_count: int, overrides: dict[str, str]) -> Topic | None:
         """The new topic, or None if one of that name exists."""
-        return await self._changes.to_the_end(self._create(name, partition_count, overrides))
+        (topic,) = await self.create_all([NewTopic(name, partition_count, overrides)])
+        return topic
+
+    async def create_all(self, wanted: Sequence[NewTopic]) -> list[Topic | None]:
+        """The new topics, each of another name; None for one that exists. All are made, or with a LogError none."""
+        return await self._changes.to_the_end(self._create_all(wanted))
 
     async def grow(self, topic: Topic, partition_count: int) -> bool:
         """False if the topic was deleted meanwhile, or has as many partitions already."""
-        return await self._changes.to_the_end(self._grow(topic, partition_count))
+        (grown,) = await self.grow_all([(topic, partition_count)])
+        return grown
+
+    async def grow_all(self, wanted: Sequence[tuple[Topic, int]]) -> list[bool]:
+        """As :meth:`grow`, for several topics; all of them grow, or with a LogError none."""
+        return await self._changes.to_the_end(self._grow_all(wanted))
 
     async def set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
         """False if the topic was deleted meanwhile. To compute them from the present ones, hold `configuring`."""
@@ -216,54 +254,77 @@ class Topics:
 
     async def delete(self, topic: Topic) -> bool:
         """False if somebody else deleted it first."""
-        return await self._changes.to_the_end(self._delete(topic))
+        (deleted,) = await self.delete_all([topic])
+        return deleted
 
-    async def _create(self, name: str, partition_count: int, overrides: dict[str, str]) -> Topic | None:
+    async def delete_all(self, doomed: Sequence[Topic]) -> list[bool]:
+        """As :meth:`delete`, for several topics; all of them go, or with a LogError none."""
+        return await self._changes.to_the_end(self._delete_all(doomed))
+
+    async def _create_all(self, wanted: Sequence[NewTopic]) -> list[Topic | None]:
         async with self._changing:
-            if name in self._names:
-                return None
-            topic = Topic(name, uuid.uuid4().bytes, dict(overrides))
-            topic.partitions = await self._make_partitions(topic, partition_count)
-            self._publish(topic)
-            say(logger, "topic created", topic=name, partitions=partition_count, configs=_told(overrides))
-            self.on_grown(name, 0)
-            return topic
+            topics = [
+                None if one.name in self._names else Topic(one.name, uuid.uuid4().bytes, dict(one.overrides))
+                for one in wanted
+            ]
+            counts = {topic: one.partition_count for topic, one in zip(topics, wanted, strict=True) if topic}
+            made = await self._make_partitions(counts) if counts else {}
+            for topic, partitions in made.items():
+                topic.partitions = partitions
+                self._publish(topic)
+                say(
+                    logger,
+                    "topic created",
+                    topic=topic.name,
+                    partitions=len(partitions),
+                    configs=_told(topic.overrides),
+                )
+                self.on_grown(topic.name, 0)
+                await asyncio.sleep(0)
+            return topics
 
-    async def _grow(self, topic: Topic, partition_count: int) -> bool:
+    async def _grow_all(self, wanted: Sequence[tuple[Topic, int]]) -> list[bool]:
         async with self._changing:
-            if self._names.get(topic.name) is not topic or partition_count <= len(topic.partitions):
-                return False
-            before, made = topic.partitions, await self._make_partitions(topic, partition_count)
-            # Nobody sees the new ones before the groups hear of them: an assignment between the two would be misread.
-            topic.partitions = [*before, *made]
-            say(logger, "topic grown", topic=topic.name, partitions=partition_count)
-            self.on_grown(topic.name, len(before))
-            return True
+            counts = {
+                topic: partition_count
+                for topic, partition_count in wanted
+                if self._names.get(topic.name) is topic and partition_count > len(topic.partitions)
+            }
+            made = await self._make_partitions(counts) if counts else {}
+            for topic, partitions in made.items():
+                before = topic.partitions
+                # Nobody sees them before the groups hear of them: an assignment between the two would be misread.
+                topic.partitions = [*before, *partitions]
+                say(logger, "topic grown", topic=topic.name, partitions=len(topic.partitions))
+                self.on_grown(topic.name, len(before))
+                await asyncio.sleep(0)
+            return [topic in counts for topic, _ in wanted]
 
-    async def _make_partitions(self, topic: Topic, partition_count: int) -> list[Partition]:
-        """Those that the topic has not got yet, on disk and in the file; all of them, or none."""
+    async def _make_partitions(self, counts: Mapping[Topic, int]) -> dict[Topic, list[Partition]]:
+        """Those that the topics have not got yet, on disk and in the file; all of them, or none."""
         await asyncio.to_thread(self._data.write_forgotten)
-        await self._store(self._entries_with(topic, partition_count))
+        await self._store(self._entries_with(counts))
         try:
-            return await asyncio.to_thread(self._open_partitions, topic, partition_count)
+            return await asyncio.to_thread(self._open_all, counts)
         except LogError:
-            await self._undo(topic, partition_count)
+            await self._undo(counts)
             raise
 
-    async def _undo(self, topic: Topic, partition_count: int) -> None:
+    async def _undo(self, counts: Mapping[Topic, int]) -> None:
         """Nobody was told of the new partitions, so they must not be there after a restart."""
         try:
             await self._store(self._entries(), makes_room=True)
         except LogError as error:
-            logger.error("what could not be made of topic %s will be there after a restart: %s", topic.name, error)
-        await asyncio.to_thread(self._remove_unused, topic, partition_count)
+            for topic in counts:
+                logger.error("what could not be made of topic %s will be there after a restart: %s", topic.name, error)
+        await asyncio.to_thread(self._remove_unused, counts)
 
     async def _set_overrides(self, topic: Topic, overrides: dict[str, str]) -> bool:
         async with self._changing:
             if self._names.get(topic.name) is not topic:
                 return False
             changed = Topic(topic.name, topic.id, dict(overrides), topic.partitions)
-            await self._store(self._entries_with(changed, len(topic.partitions)))
+            await self._store(self._entries_with({changed: len(topic.partitions)}))
             topic.overrides = changed.overrides
             self._configure([topic])
             say(logger, "topic configured", topic=topic.name, configs=_told(overrides) or "none")
@@ -275,33 +336,36 @@ class Topics:
         self._configure(self._names.values())
 
     def _configure(self, topics: Iterable[Topic]) -> None:
-        # Most topics have the same overrides, none, and resolving them takes longer than all the rest.
-        resolved: dict[frozenset[tuple[str, str]], tuple[TopicConfig, LogConfig]] = {}
+        resolved = _Resolved(self._config)
         for topic in topics:
-            overrides = frozenset(topic.overrides.items())
-            if overrides not in resolved:
-                config = TopicConfig.resolve(self._config, topic.overrides)
-                resolved[overrides] = config, config.to_log_config()
+            configs = resolved.configs_of(topic)
             for partition in topic.partitions:
-                partition.configure(*resolved[overrides])
+                partition.configure(*configs)
 
-    async def _delete(self, topic: Topic) -> bool:
+    async def _delete_all(self, doomed: Sequence[Topic]) -> list[bool]:
         async with self._changing:
-            if self._names.get(topic.name) is not topic:
-                return False
-            await self._store(self._entries_without(topic), makes_room=True)
-            # From here on the topic is gone, whatever the disk says to the rest.
-            del self._names[topic.name]
-            del self._ids[topic.id]
-            for partition in topic.partitions:
-                partition.deleted = True
-                partition.notify()
-            try:
-                await asyncio.to_thread(self._remove_directories, topic)
-            finally:
-                say(logger, "topic deleted", topic=topic.name)
-                self.on_deleted(topic.name)
-            return True
+            going = [topic for topic in doomed if self._names.get(topic.name) is topic]
+            if going:
+                await self._store(self._entries_without(going), makes_room=True)
+                # From here on the topics are gone, whatever the disk says to the rest.
+                for topic in going:
+                    self._withdraw(topic)
+                refused = await asyncio.to_thread(self._give_up_directories, going)
+                # Removing files takes longer than all the rest, and nobody waits for it.
+                purging = asyncio.get_running_loop().run_in_executor(None, self._purge, going, refused)
+                self._changes.start(_end_of(purging))
+                for topic in going:
+                    say(logger, "topic deleted", topic=topic.name)
+                    self.on_deleted(topic.name)
+                    await asyncio.sleep(0)
+            return [topic in going for topic in doomed]
+
+    def _withdraw(self, topic: Topic) -> None:
+        del self._names[topic.name]
+        del self._ids[topic.id]
+        for partition in topic.partitions:
+            partition.deleted = True
+            partition.notify()
 
     # -- on disk -------------------------------------------------------------------------------------------------------
 
@@ -312,13 +376,15 @@ class Topics:
         for topic in self._names.values():
             yield _Entry(topic.name, topic.id, len(topic.partitions), topic.overrides)
 
-    def _entries_with(self, topic: Topic, partition_count: int) -> Iterator[_Entry]:
-        """With this topic as it shall be."""
-        yield from self._entries_without(topic)
-        yield _Entry(topic.name, topic.id, partition_count, topic.overrides)
+    def _entries_with(self, counts: Mapping[Topic, int]) -> Iterator[_Entry]:
+        """With these topics as they shall be."""
+        yield from self._entries_without(counts)
+        for topic, partition_count in counts.items():
+            yield _Entry(topic.name, topic.id, partition_count, topic.overrides)
 
-    def _entries_without(self, topic: Topic) -> Iterator[_Entry]:
-        return (entry for entry in self._entries() if entry.name != topic.name)
+    def _entries_without(self, topics: Iterable[Topic]) -> Iterator[_Entry]:
+        names = {topic.name for topic in topics}
+        return (entry for entry in self._entries() if entry.name not in names)
 
     async def _store(self, entries: Iterator[_Entry], *, makes_room: bool = False) -> None:
         """What makes room may take from the reserve; what takes room may not, or it would soon be gone."""
@@ -334,10 +400,13 @@ class Topics:
         except OSError as error:
             raise StorageError("write", path, error) from error
 
-    def _open_partitions(self, topic: Topic, partition_count: int) -> list[Partition]:
-        """Those that the topic has not got yet."""
-        config = TopicConfig.resolve(self._config, topic.overrides)
-        log_config = config.to_log_config()
+    def _open_all(self, counts: Mapping[Topic, int]) -> dict[Topic, list[Partition]]:
+        """The partitions that the topics have not got yet."""
+        resolved = _Resolved(self._config)
+        return {topic: self._open_partitions(topic, count, resolved) for topic, count in counts.items()}
+
+    def _open_partitions(self, topic: Topic, partition_count: int, resolved: _Resolved) -> list[Partition]:
+        config, log_config = resolved.configs_of(topic)
         return [
             Partition(topic.name, index, self._open_log(topic, index, log_config), config)
             for index in range(len(topic.partitions), partition_count)
@@ -364,36 +433,48 @@ class Topics:
         self._names[topic.name] = topic
         self._ids[topic.id] = topic
 
-    def _remove_directories(self, topic: Topic) -> None:
-        """What the disk refuses is done later: a directory is set aside or purged at the next start, and what the
-        checkpoints tell of the topic goes before one of its name is made."""
+    def _give_up_directories(self, topics: Sequence[Topic]) -> list[StorageError]:
+        """They get names that no topic has; returns what the disk refused. Such a directory is set aside later."""
+        for topic in topics:
+            for partition in topic.partitions:
+                partition.log.close(clean=False)
+        keys = [(partition.topic_name, partition.index) for topic in topics for partition in topic.partitions]
+        return self._data.delete_partitions(keys)
+
+    def _purge(self, topics: Sequence[Topic], errors: Sequence[StorageError]) -> None:
+        """What the disk refuses is done later: a directory is purged at the next start, and what the checkpoints tell
+        of the topics goes before one of their names is made."""
+        refused: list[LogError | OSError] = [*errors]
         # The checkpoints come last: on a full disk they have room when the files are gone.
-        steps: list[Callable[[], None]] = [partial(self._remove_directory, partition) for partition in topic.partitions]
-        steps += [self._data.purge_deleted, self.write_checkpoints]
-        refused: list[LogError | OSError] = []
+        steps = self._data.purge_deleted, self._data.write_forgotten, self._data.reserve.fill
         for step in steps:
             try:
                 step()
             except (LogError, OSError) as error:
                 refused.append(error)
         if refused:
-            level, first = logging.WARNING, str(refused[0])
-            say(logger, "topic deleted, but not all of its traces", level, topic=topic.name, error=first)
+            names, first = ",".join(topic.name for topic in topics[:10]), str(refused[0])
+            say(logger, "topic deleted, but not all of its traces", logging.WARNING, topic=names, error=first)
 
-    def _remove_directory(self, partition: Partition) -> None:
-        partition.log.close(clean=False)
-        self._data.delete_partition(partition.topic_name, partition.index)
-
-    def _remove_unused(self, topic: Topic, partition_count: int) -> None:
+    def _remove_unused(self, counts: Mapping[Topic, int]) -> None:
         """What is left of partitions that could not all be made. One with records in it is not ours to remove."""
         try:
-            for index in range(len(topic.partitions), partition_count):
-                directory = self._data.partition_path(topic.name, index)
-                if directory.is_dir() and not any(path.stat().st_size for path in directory.glob("*.log")):
-                    self._data.delete_partition(topic.name, index)
+            unused = [
+                (topic.name, index)
+                for topic, partition_count in counts.items()
+                for index in range(len(topic.partitions), partition_count)
+                if self._is_unused(self._data.partition_path(topic.name, index))
+            ]
+            for error in self._data.delete_partitions(unused):
+                raise error
             self._data.purge_deleted()
         except (LogError, OSError) as error:
-            logger.error("what could not be made of topic %s cannot be removed: %s", topic.name, error)
+            names = ",".join(topic.name for topic in counts)
+            logger.error("what could not be made of topic %s cannot be removed: %s", names, error)
+
+    @staticmethod
+    def _is_unused(directory: Path) -> bool:
+        return directory.is_dir() and not any(path.stat().st_size for path in directory.glob("*.log"))
 
     def _set_aside(self, directory: Path) -> None:
         suffix = f".{uuid.uuid4().hex}{STRAY}"

@@ -62,6 +62,7 @@ class DataDirectory:
         self._lock_fd = lock_fd
         # Housekeeping, topic deletion and DeleteRecords write the same files from different threads.
         self._writing = threading.Lock()
+        self._purging = threading.Lock()
         # Whoever went over the logs before one of them was deleted has it still, and must not tell of it.
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self.cluster_id = ""
@@ -184,24 +185,37 @@ class DataDirectory:
 
         Its log must have been closed. Regions still under way stay readable.
         """
-        path = self.partition_path(topic, partition)
-        self.forget(topic, partition)
-        try:
+        for error in self.delete_partitions([(topic, partition)]):
+            raise error
+
+    def delete_partitions(self, partitions: Sequence[TopicPartition]) -> list[StorageError]:
+        """As :meth:`delete_partition`, with one sync for all of them; returns what the disk refused."""
+        refused: list[StorageError] = []
+        for topic, partition in partitions:
+            path = self.partition_path(topic, partition)
+            self.forget(topic, partition)
             suffix = f"-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
-            # A topic's name may be so long that only a part of it leaves room for the suffix.
-            disk.rename(path, path.with_name(topic[: _MAX_FILE_NAME - len(suffix)] + suffix))
+            try:
+                # A topic's name may be so long that only a part of it leaves room for the suffix.
+                disk.rename(path, path.with_name(topic[: _MAX_FILE_NAME - len(suffix)] + suffix))
+            except OSError as error:
+                refused.append(StorageError("delete", path, error))
+        try:
+            # Or a power cut could bring back what was deleted, under the name of a new topic.
             disk.sync_directory(self.path)
         except OSError as error:
-            raise StorageError("delete", path, error) from error
+            refused.append(StorageError("delete partitions in", self.path, error))
+        return refused
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions. For a worker thread."""
-        for path in sorted(self.path.glob(f"*{_DELETED_SUFFIX}")):
-            # Somebody may keep things of his own here, and call them photos-to-delete.
-            if _DELETED.search(path.name) and path.is_dir():
-                for file in sorted(path.iterdir()):
-                    disk.unlink(file)
-                disk.remove_directory(path)
+        with self._purging:
+            for path in sorted(self.path.glob(f"*{_DELETED_SUFFIX}")):
+                # Somebody may keep things of his own here, and call them photos-to-delete.
+                if _DELETED.search(path.name) and path.is_dir():
+                    for file in sorted(path.iterdir()):
+                        disk.unlink(file)
+                    disk.remove_directory(path)
 
     # Checkpoints. Partitions that are not named keep the offsets they had, logs that were deleted are left out.
 

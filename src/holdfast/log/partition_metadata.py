@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import uuid
 from pathlib import Path
 
 from holdfast.log import disk
 from holdfast.log.errors import CorruptLog
+
+_logger = logging.getLogger(__name__)
 
 _NAME = "partition.metadata"
 
@@ -30,18 +33,23 @@ def decode_topic_id(text: str) -> uuid.UUID:
 
 def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
     content = f"version: 0\ntopic_id: {encode_topic_id(topic_id)}"
-    disk.replace_file(directory / _NAME, content.encode())
+    # Not synced: a request may make thousands of partitions. After a power cut the file may be there without its bytes.
+    disk.replace_file(directory / _NAME, content.encode(), sync=False)
 
 
 def read_topic_id(directory: Path) -> uuid.UUID | None:
-    """The topic id, or None when the directory has no such file."""
+    """The topic id, or None when the directory has no such file, or a power cut has swallowed what was in it."""
     path = directory / _NAME
     try:
         # Unbuffered: a start may read ten thousand of them.
         with path.open("rb", buffering=0) as file:
-            lines = file.read().decode(errors="replace").splitlines()
+            content = file.read()
     except FileNotFoundError:
         return None
+    if not content.strip(b"\0"):
+        _logger.warning("%s is empty; the directory is taken for that of its topic", path)
+        return None
+    lines = content.decode(errors="replace").splitlines()
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:
         return decode_topic_id(fields["topic_id"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.topics import Topic
+from holdfast.broker.topics import NewTopic, Topic
 from holdfast.log import StorageError, disk
 from holdfast.log.partition_metadata import write_topic_id
 from holdfast.log.reserve import RESERVE_BYTES
@@ -315,6 +315,85 @@ def test_partitions_that_cannot_be_removed_keep_nobody_from_hearing_of_the_delet
     broker.topic("orders")
     assert beginning(broker, "orders") == (0, 0, 0, 0)
     assert len(list(broker.directory.glob("orders-0.*-stray"))) == 1
+
+
+# -- many topics in one request ----------------------------------------------------------------------------------------
+
+
+def syncs_of(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> int:
+    """How often the disk is waited for."""
+    points: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "fault", points.append)
+        act()
+    return sum(point in ("before fsync", "before fdatasync", "before directory sync") for point in points)
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_the_disk_is_waited_for_once_however_many_topics_there_are(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    wanted = [NewTopic(f"topic-{number}", 2, {}) for number in range(count)]
+    topics: list[Topic] = []
+
+    def create() -> None:
+        topics.extend(topic for topic in asyncio.run(broker.topics.create_all(wanted)) if topic is not None)
+
+    # the list of topics: the file, and its name
+    assert syncs_of(monkeypatch, create) == 2
+    assert len(topics) == count
+    assert syncs_of(monkeypatch, lambda: asyncio.run(broker.topics.grow_all([(one, 3) for one in topics]))) == 2
+    # one of them was written to, so that the checkpoints know of it
+    broker.append(topics[0], [NOW_MS])
+    topics[0].partitions[0].log.flush()
+    broker.topics.write_checkpoints()
+    # the list of topics, the renamed directories, and two checkpoints that knew of them
+    assert syncs_of(monkeypatch, lambda: asyncio.run(broker.topics.delete_all(topics))) <= 7
+    assert directories(broker) == []
+    broker.restart_after_kill()
+    assert len(broker.topics) == 0
+
+
+def test_of_several_topics_that_exist_or_are_gone_the_others_are_made_and_deleted(broker: HandlerBroker) -> None:
+    present = broker.topic("present")
+    wanted = [NewTopic("new", 1, {}), NewTopic("present", 1, {}), NewTopic("newer", 2, {})]
+
+    made = asyncio.run(broker.topics.create_all(wanted))
+
+    assert [topic and topic.name for topic in made] == ["new", None, "newer"]
+    assert stored_topics(broker) == {"present": 1, "new": 1, "newer": 2}
+    new, newer = made[0], made[2]
+    assert new is not None
+    assert newer is not None
+    assert asyncio.run(broker.topics.delete(new))
+    assert asyncio.run(broker.topics.delete_all([new, newer, present])) == [False, True, True]
+    assert asyncio.run(broker.topics.grow_all([(present, 5)])) == [False]
+    assert stored_topics(broker) == {}
+
+
+def test_several_topics_that_cannot_all_be_made_are_not_made_at_all(
+    broker: HandlerBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.topic("present")
+    wanted = [NewTopic("orders", 1, {}), NewTopic("payments", 1, {})]
+    failed = 0
+    for point in range(1, 200):
+        monkeypatch.setattr(disk, "fault", full_once_after(point))
+        try:
+            asyncio.run(broker.topics.create_all(wanted))
+            break
+        except StorageError:
+            failed += 1
+        finally:
+            monkeypatch.setattr(disk, "fault", None)
+
+        assert len(broker.topics) == 1
+        assert stored_topics(broker) == {"present": 1}
+        assert directories(broker) == ["present-0"]
+
+    assert failed > 8
+    broker.restart_after_kill()
+    assert {topic.name for topic in broker.topics} == {"present", "orders", "payments"}
 
 
 # -- the event loop ----------------------------------------------------------------------------------------------------

@@ -292,7 +292,17 @@ def test_the_topic_id_is_kept_as_kafka_writes_it(tmp_path: Path) -> None:
     assert partition_metadata.read_topic_id(tmp_path) == topic_id
 
 
-@pytest.mark.parametrize("text", ["", "version: 0", "version: 0\ntopic_id: ??", "version: 0\ntopic_id: AAAA"])
+@pytest.mark.parametrize("content", [b"", bytes(40)])
+def test_a_topic_id_that_a_power_cut_swallowed_is_none(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "partition.metadata").write_bytes(content)
+
+    assert partition_metadata.read_topic_id(tmp_path) is None
+    assert "partition.metadata is empty" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["version: 0", "version: 0\ntopic_id: ??", "version: 0\ntopic_id: AAAA"])
 def test_a_topic_id_that_cannot_be_read_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)
 

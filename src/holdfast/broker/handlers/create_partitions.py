@@ -47,17 +47,31 @@ async def create_partitions(
 async def _grow_all(
     broker: Broker, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool
 ) -> list[CreatePartitionsTopicResult]:
-    results: list[CreatePartitionsTopicResult] = []
-    for one in wanted:
+    """Those that can grow do, with one change to the disk for all of them."""
+    results: dict[str, CreatePartitionsTopicResult] = {
+        one.name: CreatePartitionsTopicResult(one.name) for one in wanted
+    }
+    left = list(wanted)
+    while left:
+        growing: list[tuple[Topic, int]] = []
+        for one in left:
+            try:
+                growing.append((_check(broker, one), one.count))
+            except Refused as refused:
+                results[one.name] = CreatePartitionsTopicResult(one.name, refused.code, refused.message)
+        if validate_only:
+            break
         try:
-            topic = _check(broker, one)
-            while not (validate_only or await _grow(broker, topic, one)):
-                # Another client has deleted or grown it meanwhile; what is asked for now may be refused.
-                topic = _check(broker, one)
-            results.append(CreatePartitionsTopicResult(one.name))
-        except Refused as refused:
-            results.append(CreatePartitionsTopicResult(one.name, refused.code, refused.message))
-    return results
+            grown = await broker.topics.grow_all(growing)
+        except LogError as error:
+            logger.error("topic %s cannot grow: %s", ",".join(topic.name for topic, _ in growing[:10]), error)
+            for topic, _ in growing:
+                results[topic.name] = CreatePartitionsTopicResult(topic.name, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            break
+        # Another client has deleted or grown it meanwhile; what is asked for now may be refused.
+        again = {topic.name for (topic, _), is_grown in zip(growing, grown, strict=True) if not is_grown}
+        left = [one for one in left if one.name in again]
+    return list(results.values())
 
 
 def _check(broker: Broker, wanted: CreatePartitionsTopic) -> Topic:
@@ -87,11 +101,3 @@ def _check(broker: Broker, wanted: CreatePartitionsTopic) -> Topic:
         for assignment in wanted.assignments:
             check_assignment(assignment.broker_ids, broker.node_id)
     return topic
-
-
-async def _grow(broker: Broker, topic: Topic, wanted: CreatePartitionsTopic) -> bool:
-    try:
-        return await broker.topics.grow(topic, wanted.count)
-    except LogError as error:
-        logger.error("topic %s cannot grow: %s", wanted.name, error)
-        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.config_entries import topic_entries
@@ -13,7 +13,7 @@ from holdfast.broker.config_keys import ConfigError
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import check_assignment, refuse_the_journal
 from holdfast.broker.topic_config import validate_overrides
-from holdfast.broker.topics import Topics, invalid_name
+from holdfast.broker.topics import NewTopic, Topics, invalid_name
 from holdfast.log import LogError
 from holdfast.wire.apis.create_topics import (
     CREATE_TOPICS,
@@ -58,52 +58,79 @@ async def create_topics(
 async def _create_all(
     broker: Broker, wanted: Sequence[CreatableTopic], *, validate_only: bool
 ) -> list[CreatableTopicResult]:
-    results: list[CreatableTopicResult] = []
+    """Those that can be created are, with one change to the disk for all of them."""
     too_many = _partitions_asked_for(broker, wanted) > MAX_PARTITIONS_PER_REQUEST
+    checked: dict[str, NewTopic | Refused] = {}
+    unified: dict[str, str] = {}
     for one in wanted:
         try:
             if too_many:
                 message = "Excessively large number of partitions per request."
                 raise Refused(ErrorCode.POLICY_VIOLATION, message)
-            results.append(await create_topic(broker, one, validate_only=validate_only))
+            checked[one.name] = _checked(broker, one, unified)
         except Refused as refused:
-            results.append(_refusal(one.name, refused))
+            checked[one.name] = refused
+    new = [found for found in checked.values() if isinstance(found, NewTopic)]
+    ids = {one.name: uuid.uuid4().bytes for one in new} if validate_only else await _create(broker, new)
+    results: list[CreatableTopicResult] = []
+    for name, found in checked.items():
+        outcome = found if isinstance(found, Refused) else ids[name]
+        if isinstance(outcome, Refused) or isinstance(found, Refused):
+            assert isinstance(outcome, Refused)
+            results.append(_refusal(name, outcome))
+        else:
+            results.append(_result(broker, found, outcome))
     return results
 
 
-async def create_topic(broker: Broker, wanted: CreatableTopic, *, validate_only: bool = False) -> CreatableTopicResult:
+async def create_topic(broker: Broker, wanted: CreatableTopic) -> None:
     """Creates one topic; raises `Refused` if it cannot be."""
+    (outcome,) = (await _create(broker, [_checked(broker, wanted, {})])).values()
+    if isinstance(outcome, Refused):
+        raise outcome
+
+
+def _checked(broker: Broker, wanted: CreatableTopic, unified: dict[str, str]) -> NewTopic:
+    """What can be created; `unified` has the names that the request asked for before, as they must not collide."""
     name = wanted.name
-    exists = Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if broker.topics.get(name) is not None:
-        raise exists
-    _check_name(broker.topics, name)
+        raise _exists(name)
+    _check_name(broker.topics, name, unified)
     overrides = _overrides(broker, wanted)
     partition_count = _partition_count(broker, wanted)
-    topic_id = uuid.uuid4().bytes
-    if not validate_only:
-        try:
-            topic = await broker.topics.create(name, partition_count, overrides)
-        except LogError as error:
-            logger.error("topic %s cannot be created: %s", name, error)
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        if topic is None:
-            raise exists
-        topic_id = topic.id
+    unified[name.replace(".", "_")] = name
+    return NewTopic(name, partition_count, overrides)
+
+
+async def _create(broker: Broker, new: Sequence[NewTopic]) -> dict[str, bytes | Refused]:
+    """The id of each topic, or why there is none."""
+    try:
+        topics = await broker.topics.create_all(new)
+    except LogError as error:
+        logger.error("topic %s cannot be created: %s", ",".join(one.name for one in new[:10]), error)
+        return {one.name: Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) for one in new}
+    return {one.name: _exists(one.name) if topic is None else topic.id for one, topic in zip(new, topics, strict=True)}
+
+
+def _exists(name: str) -> Refused:
+    return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _result(broker: Broker, new: NewTopic, topic_id: bytes) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name,
+        name=new.name,
         topic_id=topic_id,
         error_message=None,
-        num_partitions=partition_count,
+        num_partitions=new.partition_count,
         replication_factor=REPLICAS,
         configs=[
             CreatableTopicResultConfig(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
-            for entry in topic_entries(broker.config, overrides)
+            for entry in topic_entries(broker.config, new.overrides)
         ],
     )
 
 
-def _check_name(topics: Topics, name: str) -> None:
+def _check_name(topics: Topics, name: str, asked_before: Mapping[str, str]) -> None:
     refuse_the_journal(name, "Creation")
     reason = invalid_name(name)
     if reason is not None:
@@ -111,10 +138,11 @@ def _check_name(topics: Topics, name: str) -> None:
     # Kafka keeps apart only what its metrics can keep apart, and there a dot is an underscore.
     if "." in name or "_" in name:
         unified = name.replace(".", "_")
-        for topic in topics:
-            if topic.name.replace(".", "_") == unified:
-                message = f"Topic '{name}' collides with existing topic: {topic.name}"
-                raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+        existing = (topic.name for topic in topics if topic.name.replace(".", "_") == unified)
+        other = next(existing, asked_before.get(unified))
+        if other is not None:
+            message = f"Topic '{name}' collides with existing topic: {other}"
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _overrides(broker: Broker, wanted: CreatableTopic) -> dict[str, str]:

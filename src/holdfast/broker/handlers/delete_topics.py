@@ -40,22 +40,26 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: R
 
 
 async def _delete_all(broker: Broker, wanted: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
-    doomed, results = _resolve(broker, wanted)
-    for topic in doomed:
+    """Those that may be deleted are, with one change to the disk for all of them."""
+    found, results = _resolve(broker, wanted)
+    doomed: list[Topic] = []
+    for topic in found:
         try:
             refuse_the_journal(topic.name, "Deletion")
-            deleted = await broker.topics.delete(topic)
+            doomed.append(topic)
         except Refused as refused:
             results.append(DeletableTopicResult(topic.name, topic.id, refused.code, refused.message))
-            continue
-        except LogError as error:
-            logger.error("topic %s cannot be deleted: %s", topic.name, error)
-            code, message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
-            results.append(DeletableTopicResult(topic.name, topic.id, code, message))
-            continue
-        # False: another client has just deleted it.
-        results.append(DeletableTopicResult(topic.name, topic.id) if deleted else _unknown_name(topic.name))
-    return results
+    try:
+        deleted = await broker.topics.delete_all(doomed)
+    except LogError as error:
+        logger.error("topic %s cannot be deleted: %s", ",".join(topic.name for topic in doomed[:10]), error)
+        code, message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+        return results + [DeletableTopicResult(topic.name, topic.id, code, message) for topic in doomed]
+    # False: another client has just deleted it.
+    return results + [
+        DeletableTopicResult(topic.name, topic.id) if is_deleted else _unknown_name(topic.name)
+        for topic, is_deleted in zip(doomed, deleted, strict=True)
+    ]
 
 
 def _resolve(broker: Broker, wanted: Sequence[DeleteTopicState]) -> tuple[list[Topic], list[DeletableTopicResult]]:
