@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from holdfast.broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from holdfast.wire.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -137,9 +137,10 @@ def logged_in(port: int, user: str) -> WireClient:
 def alices(
     apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, WireClient]]:
-    """Alice's connection to either, with the same topics, groups and rights."""
+    """Alice's connection to either, with the same topics, groups and rights. Bob may only describe the cluster."""
     holdfast = GuardedBroker(tmp_path_factory.mktemp("rights"))
     holdfast.grant(*(Acl("User:alice", kind, name, *what) for name, kind, *what in RIGHTS))  # type: ignore[arg-type]
+    holdfast.grant(Acl("User:bob", ResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE))
     with holdfast, AuthorizingKafka(QUICK) as kafka:
         ports = {"holdfast": holdfast.port("SASL"), "kafka": kafka.guarded}
         for server, port in ports.items():
@@ -148,11 +149,14 @@ def alices(
                 if server == "kafka":
                     grant_on_kafka(admin)
         clients = {server: logged_in(port, "alice") for server, port in ports.items()}
+        clients |= {f"{server} as bob": logged_in(port, "bob") for server, port in ports.items()}
         seen = MetadataRequest([MetadataRequestTopic(name="t-read")])
         eventually(lambda: clients["kafka"].ask(seen, 9).topics[0].error_code != 29, "Kafka knows the rights")
         # Its controller has an authorizer of its own, which may hear of them later.
         made = CreateTopicsRequest([CreatableTopic("t-all-absent", 1, 1)], 5000, True)
         eventually(lambda: clients["kafka"].ask(made, 7).topics[0].error_code != 29, "its controller knows them")
+        see = DescribeLogDirsRequest(None)
+        eventually(lambda: clients["kafka as bob"].ask(see, 5).error_code == 0, "Kafka knows what bob may do")
         yield clients
         for client in clients.values():
             client.socket.close()
@@ -179,7 +183,8 @@ def grant_on_kafka(admin: WireClient) -> None:
         AclCreation(kind, name, pattern, "User:alice", "*", operation, permission)
         for name, kind, operation, pattern, permission in RIGHTS
     ]
-    assert {result.error_code for result in admin.ask(CreateAclsRequest(creations), 3).results} == {0}
+    bobs = AclCreation(ResourceType.CLUSTER, CLUSTER_NAME, 3, "User:bob", "*", Operation.DESCRIBE, Permission.ALLOW)
+    assert {result.error_code for result in admin.ask(CreateAclsRequest([*creations, bobs]), 3).results} == {0}
 
 
 def commit(group: str) -> OffsetCommitRequest:
@@ -418,3 +423,33 @@ def test_the_answer_is_kafkas(alices: dict[str, WireClient], request_: Any, vers
     ours, kafkas = (told(alices[server].ask(request_, version)) for server in ("holdfast", "kafka"))
 
     assert ours == kafkas
+
+
+OF_THE_CLUSTER = {
+    DescribeLogDirsRequest: True,
+    ListPartitionReassignmentsRequest: True,
+    DescribeQuorumRequest: True,
+    AlterPartitionReassignmentsRequest: False,
+    ElectLeadersRequest: False,
+    UpdateFeaturesRequest: False,
+    ListConfigResourcesRequest: False,
+}
+"""Whether the right to describe the cluster is enough."""
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (one, one.API.versions[1])
+        for one in {type(one): one for _, one, _ in REQUESTS}.values()
+        if type(one) in OF_THE_CLUSTER
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_right_to_describe_the_cluster_is_enough_where_it_is_for_kafka(
+    alices: dict[str, WireClient], request_: Any, version: int
+) -> None:
+    ours, kafkas = (alices[f"{server} as bob"].ask(request_, version).error_code for server in ("holdfast", "kafka"))
+
+    assert ours == kafkas
+    assert (ours != ErrorCode.CLUSTER_AUTHORIZATION_FAILED) is OF_THE_CLUSTER[type(request_)]
