@@ -279,6 +279,7 @@ def _log_noted(events: Sequence[Event]) -> None:
                 members=event.members,
                 stood_still_ms=event.stood_still_ms,
                 moved_partitions=event.moved_partitions,
+                changed_owner=event.changed_owner,
             )
 
 

@@ -100,6 +100,8 @@ class Group:
         """Loaded, and nobody has looked yet whether the topics grew before that (see `growth`)."""
         self.places: list[Place] = []
         """Of members that went in this generation, while their shares wait for standbys. Still stored as members."""
+        self.gone: list[Member] = []
+        """Members with a share that went since the last assignment, for the ledger."""
         self.registration_timer: Timer | None = None
         self.announced_members = 0
         """Loaded with a share although they are announced: they had gone, and the broker was killed before anybody had

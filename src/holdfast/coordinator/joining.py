@@ -317,7 +317,9 @@ def _rejoin(ctx: Context, group: Group, command: Join, member: Member, now_ms: i
     if aborts_sync:
         cause = "a member rejoined after the broker's restart"
     else:
-        cause = "the leader rejoined" if kind is Request.JOIN_UNCHANGED_LEADER else "a member changed its subscription"
+        # Only consumers have a subscription; Connect's workers, say, have metadata of another kind.
+        changed = "subscription" if group.protocol_type == CONSUMER else "metadata"
+        cause = "the leader rejoined" if kind is Request.JOIN_UNCHANGED_LEADER else f"a member changed its {changed}"
     rebalance.prepare(ctx, group, now_ms, cause=cause, member=member, reason=command.request.reason)
 
 

@@ -73,6 +73,8 @@ class Event:
     """How long the group had no valid assignment."""
     moved_partitions: int | None = None
     """How many partitions a member that is still there had to give up; for protocol type `consumer` only."""
+    changed_owner: int | None = None
+    """How many partitions have another owner than before: those, and what others took over of members that went."""
 
     def to_json(self) -> bytes:
         fields = {name: _shortened(value) for name, value in asdict(self).items() if value is not None}

@@ -26,6 +26,33 @@ def moved_partitions(before: Mapping[str, bytes], after: Mapping[str, bytes]) ->
     return len(moved)
 
 
+def changed_owner(before: Mapping[str, bytes], after: Mapping[str, bytes], gone: Mapping[str, bytes]) -> int | None:
+    """Partitions that moved, and those of members that are gone which somebody else has now.
+
+    `gone` are the shares of members that went since the last assignment, by member id; one that is back under another
+    id stands there under that one.
+    """
+    try:
+        held = {member_id: partitions_of(given) for member_id, given in after.items()}
+        changed: Partitions = set()
+        for member_id, now in held.items():
+            changed |= partitions_of(before.get(member_id, b"")) - now
+        assigned: Partitions = set().union(*held.values())
+        for member_id, had in gone.items():
+            changed |= (partitions_of(had) - held.get(member_id, set())) & assigned
+    except WireError:
+        return None
+    return len(changed)
+
+
+def partition_count(assignment: bytes) -> int | None:
+    """None if the bytes are not the consumer protocol's."""
+    try:
+        return len(partitions_of(assignment))
+    except WireError:
+        return None
+
+
 def partitions_of(assignment: bytes) -> Partitions:
     """WireError if the bytes are not the consumer protocol's."""
     if not assignment:

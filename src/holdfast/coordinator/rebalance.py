@@ -155,6 +155,8 @@ def remove(ctx: Context, group: Group, member: Member) -> None:
         ctx.reply(member.parked_sync.ticket, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         member.parked_sync = None
     group.roster.remove(member)
+    if member.assignment:
+        group.gone.append(member)
     group.failed_leaders.discard(member.id)
     if group.leader_id == member.id:
         # Whoever it is, the end of the join phase chooses among those who are there.
@@ -342,6 +344,7 @@ def _become_empty(ctx: Context, group: Group, now_ms: int) -> None:
         if group.roster.parked_joins or len(group.roster):
             return
         group.enter(EMPTY)
+        group.gone.clear()
         ctx.tell(EventKind.BECAME_EMPTY, group, now_ms, cause="the last member is gone", members=0)
 
     def failed(code: ErrorCode, now_ms: int) -> None:

@@ -22,6 +22,7 @@ from holdfast.coordinator.extensions import BY_SESSION, CONFIG_NAMES, NO_TARGET
 from holdfast.coordinator.group import Group, Place
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Call, Client, Member
+from holdfast.coordinator.moves import partition_count
 from holdfast.coordinator.states import COMPLETING, DEAD, STABLE
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GroupMetadataKey
@@ -170,6 +171,7 @@ def take_place(ctx: Context, group: Group, command: Join, heir: Member, place: P
 def _sit(ctx: Context, group: Group, command: Join, heir: Member, place: Place, now_ms: int) -> None:
     roster, gone = group.roster, place.member
     group.places.remove(place)
+    group.gone = [member for member in group.gone if member is not gone]
     if place.until is not None:
         place.until.cancel()
     if heir.waits:
@@ -197,6 +199,7 @@ def _sit(ctx: Context, group: Group, command: Join, heir: Member, place: Place, 
         reason=command.request.reason,
         previous_member_id=gone.id,
         previous_epoch=previous,
+        changed_owner=partition_count(gone.assignment),
     )
 
 

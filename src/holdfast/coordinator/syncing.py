@@ -13,7 +13,7 @@ from holdfast.coordinator.identity import identify
 from holdfast.coordinator.joining import tell_fenced
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Call, Client, Member, Parked
-from holdfast.coordinator.moves import moved_partitions
+from holdfast.coordinator.moves import changed_owner, moved_partitions
 from holdfast.coordinator.states import ANSWERS, COMPLETING, DEAD, STABLE, Answer, Request
 from holdfast.wire.apis.sync_group import SyncGroupRequest
 from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
@@ -115,6 +115,8 @@ def _assign(ctx: Context, group: Group, request: SyncGroupRequest, leader: Membe
         for member in group.roster:
             member.assignment = assignments[member.id]
         moved = moved_partitions(before, assignments) if group.protocol_type == CONSUMER else None
+        changed = moved if moved is None or not group.gone else changed_owner(before, assignments, _left_by_gone(group))
+        group.gone.clear()
         ctx.tell(
             EventKind.ASSIGNED,
             group,
@@ -124,6 +126,7 @@ def _assign(ctx: Context, group: Group, request: SyncGroupRequest, leader: Membe
             members=len(group.roster),
             stood_still_ms=max(0, now_ms - group.rebalance_began_ms),
             moved_partitions=moved,
+            changed_owner=changed,
             previous_epoch=previous,
         )
         for member in group.roster:
@@ -144,3 +147,9 @@ def _assign(ctx: Context, group: Group, request: SyncGroupRequest, leader: Membe
     remembered = group.assigned(growth.left_out(ctx, group, leader, members))
     records: list[Record] = [(GroupMetadataKey(group.id), value), (GenerationKey(group.id), None), *remembered]
     ctx.store(group, records, stored, failed)
+
+
+def _left_by_gone(group: Group) -> dict[str, bytes]:
+    """The shares of members that went, by their ids; of a static member that is back, by the one that it has now."""
+    holders = ((member, group.roster.holder_of(member.instance_id)) for member in group.gone)
+    return {(member if holder is None else holder).id: member.assignment for member, holder in holders}

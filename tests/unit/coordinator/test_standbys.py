@@ -172,6 +172,7 @@ def took_over(world: World, heir: Consumer, *, share: int) -> None:
     assert world.bench.extensions().assignment_epoch == 1_000_001
     (event,) = world.bench.told(EventKind.TOOK_OVER)
     assert (event.member_id, event.previous_epoch, event.epoch) == (heir.id, 1_000_000, 1_000_001)
+    assert event.changed_owner == 1
 
 
 def test_a_standby_takes_the_place_of_a_follower_that_left(a_world: World) -> None:

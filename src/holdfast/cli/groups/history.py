@@ -99,7 +99,7 @@ def event_row(event: HistoryEvent) -> Sequence[Cell]:
         _why(event),
         who(event),
         _number(told.get("stood_still_ms")),
-        _number(told.get("moved_partitions")),
+        _number(told.get("changed_owner", told.get("moved_partitions"))),
     )
 
 
