@@ -60,6 +60,7 @@ test-real: setup
 	-@scripts/kafka-install
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
+	-@scripts/go-members-ensure > /dev/null
 	-@scripts/spark-oldest-ensure > /dev/null
 	-@scripts/chromium-ensure > /dev/null
 	-@scripts/spark-kafka-ensure > /dev/null
