@@ -46,7 +46,7 @@ def rebalances(events: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("lost", "standby"),
-    [(KAFKA_GO, KAFKA_GO), (FRANZ_GO, CONFLUENT), (SARAMA, KAFKA_GO), (KAFKA_GO, SARAMA)],
+    [(KAFKA_GO, KAFKA_GO), (FRANZ_GO, CONFLUENT), (CONFLUENT, FRANZ_GO), (SARAMA, KAFKA_GO), (KAFKA_GO, SARAMA)],
     ids=lambda client: client.name,
 )
 @pytest.mark.parametrize("loses", ["leader", "follower"])

@@ -11,6 +11,7 @@ from tests.groups.extension_calls import commit_as, configure, extensions_of, in
 from tests.groups.members import (
     AIOKAFKA,
     CONFLUENT,
+    FRANZ_GO,
     JAVA,
     KAFKA_PYTHON,
     SARAMA,
@@ -35,7 +36,7 @@ METADATA_MAX_AGE_MS = 1_000
         CONFLUENT,
         KAFKA_PYTHON,
         AIOKAFKA,
-        *(pytest.param(client, marks=REAL) for client in (JAVA, SARAMA)),
+        *(pytest.param(client, marks=REAL) for client in (JAVA, FRANZ_GO, SARAMA)),
     ],
     ids=lambda client: client.name,
 )

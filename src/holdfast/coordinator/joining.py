@@ -10,6 +10,7 @@ from holdfast.coordinator import (
     calls,
     growth,
     intake,
+    leadership,
     presence,
     rebalance,
     registration,
@@ -19,7 +20,6 @@ from holdfast.coordinator import (
 )
 from holdfast.coordinator.answers import (
     FIRST_WITH_NULL_PROTOCOL,
-    FIRST_WITH_SKIP_ASSIGNMENT,
     join_error,
     joined,
     sync_error,
@@ -419,9 +419,9 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
         ctx.tell(
             EventKind.STATIC_REJOINED, group, now_ms, member=member, cause="no rebalance", reason=command.request.reason
         )
-        knows_skip = command.api_version >= FIRST_WITH_SKIP_ASSIGNMENT
-        # KIP-814: a leader that can be told to skip the assignment goes on leading. An older one is told its own old id
-        # as the leader's, so that it follows; then nobody watches the topics, and we must.
+        knows_skip = leadership.can_skip(group, command.client, command.api_version)
+        # KIP-814: a leader that can be told to skip the assignment goes on leading. Any other is told its own old id as
+        # the leader's, so that it follows; then nobody watches the topics, and we must.
         if leads:
             group.leader_unaware = not knows_skip
         ctx.reply(

@@ -35,6 +35,8 @@ class Client:
     host: str
     presence: Presence | None = field(default=None, compare=False, repr=False)
     """The connection over which it was sent, where that is known."""
+    software: str = field(default="", compare=False, repr=False)
+    """As the client named it in ApiVersions; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
