@@ -62,6 +62,7 @@ test-real: setup
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
 	-@scripts/go-clients-ensure > /dev/null
+	-@scripts/go-members-ensure > /dev/null
 	-@scripts/spark-oldest-ensure > /dev/null
 	-@scripts/chromium-ensure > /dev/null
 	-@scripts/spark-kafka-ensure > /dev/null

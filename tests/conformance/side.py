@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,9 @@ from holdfast.wire.apis.join_group import JOIN_GROUP
 from holdfast.wire.apis.leave_group import MemberIdentity
 from holdfast.wire.apis.sync_group import SyncGroupRequestAssignment
 from holdfast.wire.message import Api
-from tests.broker.wire_client import PATIENCE_S, WireClient
+from tests.broker.wire_client import WireClient
 from tests.conformance.member import Member
-from tests.conformance.scene import Scene
+from tests.conformance.scene import Scene, reconnect
 from tests.conformance.server import Server
 from tests.conformance.steps import OFFERS, Role, Run, Step, Verb
 from tests.conformance.versions import ROWS
@@ -113,8 +112,7 @@ class Player(Member):
 
     def renews_connection(self) -> None:
         """Nothing that was asked on the old one is waited for any more."""
-        self.socket.close()
-        self.socket = socket.create_connection(self.scene.server.address, PATIENCE_S)
+        reconnect(self, self.scene.server.address)
         self.open_requests.clear()
         self._asked.clear()
 

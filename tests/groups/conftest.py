@@ -8,12 +8,25 @@ from typing import Any
 import pytest
 
 from tests.groups.consumer_process import ConsumerConfig
-from tests.groups.members import AIOKAFKA, CONFLUENT, KAFKA_PYTHON, GroupClient, Member, kafkajs_path
+from tests.groups.members import (
+    AIOKAFKA,
+    CONFLUENT,
+    JAVA,
+    KAFKA_PYTHON,
+    GoConsumer,
+    GroupClient,
+    Member,
+    go_members_path,
+    kafkajs_path,
+)
 from tests.support.fixtures import missing
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_apps import kafka_apps
 from tests.support.kafka_distribution import KafkaUnavailable
 from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, server
+
+REAL = [pytest.mark.real, pytest.mark.timeout(300)]
+"""Of a client that needs more than Python."""
 
 __all__ = ["BOTH_SERVERS", "QUICK", "disposable_server", "server"]
 
@@ -26,8 +39,25 @@ def disposable_holdfast() -> Iterator[HoldfastBroker]:
 
 @pytest.fixture(params=[CONFLUENT, KAFKA_PYTHON, AIOKAFKA], ids=lambda client: client.name)
 def client(request: pytest.FixtureRequest) -> GroupClient:
+    return available(request)
+
+
+def available(request: pytest.FixtureRequest) -> GroupClient:
+    """The client that a fixture was asked for, if what it needs is there."""
     found: GroupClient = request.param
+    if found is JAVA:
+        request.getfixturevalue("apache_kafka_distribution")
+    if isinstance(found, GoConsumer):
+        request.getfixturevalue("needs_go")
     return found
+
+
+@pytest.fixture(scope="session")
+def needs_go() -> None:
+    try:
+        go_members_path()
+    except KafkaUnavailable as unavailable:
+        missing(f"needs the group members of Go's clients: {unavailable}")
 
 
 @pytest.fixture

@@ -82,17 +82,38 @@ class KafkajsConsumer:
         return ["node", str(HERE / "kafkajs_consumer.js"), kafkajs_path(), config.to_json()]
 
 
+@dataclass(frozen=True)
+class GoConsumer:
+    """One of the families that the program of `tests/groups/go` has."""
+
+    name: str
+    has_static_members: bool = True
+
+    def command(self, config: ConsumerConfig, directory: Path) -> list[str]:
+        assert config.instance_id is None or self.has_static_members, f"{self.name} has no static membership"
+        return [go_members_path(), self.name, config.to_json()]
+
+
 CONFLUENT = PythonConsumer("confluent-kafka", "tests.groups.confluent_consumer")
 KAFKA_PYTHON = PythonConsumer("kafka-python", "tests.groups.kafka_python_consumer")
 AIOKAFKA = PythonConsumer("aiokafka", "tests.groups.aiokafka_consumer")
 HOLDFAST = PythonConsumer("holdfast", "tests.groups.holdfast_consumer")
 JAVA = JavaConsumer()
 KAFKAJS = KafkajsConsumer()
+FRANZ_GO = GoConsumer("franz-go")
+SARAMA = GoConsumer("sarama")
+KAFKA_GO = GoConsumer("kafka-go", has_static_members=False)
+GO = (FRANZ_GO, SARAMA, KAFKA_GO)
 
 
 @cache
 def kafkajs_path() -> str:
     return run_script("kafkajs-ensure")
+
+
+@cache
+def go_members_path() -> str:
+    return run_script("go-members-ensure")
 
 
 # -- a member ---------------------------------------------------------------------------------------------------------

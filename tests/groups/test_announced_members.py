@@ -7,15 +7,27 @@ from typing import Any
 import pytest
 
 from tests.clients.servers import Server
+from tests.groups.conftest import REAL, available
 from tests.groups.extension_calls import announce, expected_of, instances_of, kinds
-from tests.groups.members import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, GroupClient, Member, StartMember, await_shared
+from tests.groups.members import (
+    AIOKAFKA,
+    CONFLUENT,
+    FRANZ_GO,
+    JAVA,
+    KAFKA_PYTHON,
+    SARAMA,
+    GroupClient,
+    Member,
+    StartMember,
+    await_shared,
+)
 from tests.groups.world import PARTITIONS, await_committed, ledger, make_topic, produce
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
-REAL = [pytest.mark.real, pytest.mark.timeout(300)]
 COOPERATIVE = "cooperative-sticky"
-EAGER = [CONFLUENT, KAFKA_PYTHON, AIOKAFKA, pytest.param(JAVA, marks=REAL)]
+REAL_CLIENTS = [pytest.param(client, marks=REAL) for client in (JAVA, FRANZ_GO, SARAMA)]
+EAGER = [CONFLUENT, KAFKA_PYTHON, AIOKAFKA, *REAL_CLIENTS]
 LONG_DELAY_S = 90
 """Longer than it takes to start two clients."""
 IMPATIENT_MS = 12_000
@@ -25,10 +37,7 @@ FORMED_AT_ONCE = ["members registered", "rebalance started", "generation formed"
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest) -> GroupClient:
-    found: GroupClient = request.param
-    if found is JAVA:
-        request.getfixturevalue("apache_kafka_distribution")
-    return found
+    return available(request)
 
 
 every_client = pytest.mark.parametrize("client", EAGER, indirect=True, ids=lambda client: client.name)
@@ -63,6 +72,9 @@ def rebalances(events: list[dict[str, Any]]) -> list[str]:
         pytest.param(KAFKA_PYTHON, "range", id="kafka-python"),
         pytest.param(AIOKAFKA, "range", id="aiokafka"),
         pytest.param(JAVA, "range", id="java", marks=REAL),
+        pytest.param(FRANZ_GO, "range", id="franz-go", marks=REAL),
+        pytest.param(FRANZ_GO, COOPERATIVE, id="franz-go-cooperative", marks=REAL),
+        pytest.param(SARAMA, "range", id="sarama", marks=REAL),
     ],
     indirect=["client"],
 )

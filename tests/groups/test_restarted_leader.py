@@ -1,6 +1,7 @@
 """KIP-814: a static leader that restarts goes on leading and assigns nothing anew.
 
-A client that is too old to be told so follows without knowing that it leads; then Holdfast watches the topics instead.
+A client that is too old to be told so, or does not honour it (docs/decisions/0018), follows without knowing that it
+leads; then Holdfast watches the topics instead.
 """
 
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.clients.servers import Server
-from tests.groups.members import CONFLUENT, JAVA, GroupClient, Member, StartMember, await_shared
+from tests.groups.conftest import REAL, available
+from tests.groups.members import CONFLUENT, FRANZ_GO, JAVA, SARAMA, GroupClient, Member, StartMember, await_shared
 from tests.groups.world import CLIENT, ledger, make_topic
 from tests.support.eventually import eventually
 
@@ -67,14 +69,31 @@ def test_a_restarted_leader_goes_on_leading_without_assigning(
     assert started["reason"].startswith("cached metadata has changed")
 
 
-def test_a_restarted_leader_that_cannot_be_told_has_its_topics_watched(
-    quick_holdfast: Server, start_member: StartMember, group: str, topic_name: str
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> GroupClient:
+    return available(request)
+
+
+@pytest.mark.parametrize(
+    ("client", "assignor"),
+    [
+        pytest.param(CONFLUENT, "range", id="confluent-kafka"),
+        pytest.param(FRANZ_GO, "range", id="franz-go", marks=REAL),
+        pytest.param(FRANZ_GO, "cooperative-sticky", id="franz-go-cooperative", marks=REAL),
+        pytest.param(SARAMA, "range", id="sarama", marks=REAL),
+    ],
+    indirect=["client"],
+)
+def test_a_restarted_leader_that_is_not_told_has_its_topics_watched(
+    quick_holdfast: Server, client: GroupClient, assignor: str, start_member: StartMember, group: str, topic_name: str
 ) -> None:
-    """librdkafka speaks JoinGroup up to version 5, and the clients here do not look at their topics by themselves."""
+    """librdkafka speaks JoinGroup up to version 5; franz-go would compare the assignment with its own plan. Nobody
+    looks at the topics by itself before Holdfast does; franz-go shares out what it knew of them last."""
     server = quick_holdfast
     make_topic(server, topic_name, PARTITIONS)
+    settings = {"assignor": assignor} | ({"metadata_max_age_ms": 2_000} if client is FRANZ_GO else {})
 
-    members, leader, told = start_and_restart_leader(server, CONFLUENT, start_member, group)
+    members, leader, told = start_and_restart_leader(server, client, start_member, group, **settings)
 
     assert [event["kind"] for event in told] == ["static member rejoined"]
     assert told[0]["instance_id"] == leader.config.instance_id

@@ -6,12 +6,23 @@ import pytest
 
 from holdfast.wire.error_codes import ErrorCode
 from tests.clients.servers import Server
+from tests.groups.conftest import REAL, available
 from tests.groups.extension_calls import commit_as, configure, extensions_of, instances_of, kinds
-from tests.groups.members import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, GroupClient, Member, StartMember, await_shared
+from tests.groups.members import (
+    AIOKAFKA,
+    CONFLUENT,
+    FRANZ_GO,
+    JAVA,
+    KAFKA_PYTHON,
+    SARAMA,
+    GroupClient,
+    Member,
+    StartMember,
+    await_shared,
+)
 from tests.groups.world import CLIENT, PARTITIONS, await_committed, ledger, make_topic, produce
 from tests.support.eventually import eventually
 
-REAL = [pytest.mark.real, pytest.mark.timeout(300)]
 ACTIVE = 2
 TAKEOVER_MS = 500
 SHORT_SESSION_MS = 6_000
@@ -21,14 +32,16 @@ METADATA_MAX_AGE_MS = 1_000
 
 
 @pytest.fixture(
-    params=[CONFLUENT, KAFKA_PYTHON, AIOKAFKA, pytest.param(JAVA, marks=REAL)],
+    params=[
+        CONFLUENT,
+        KAFKA_PYTHON,
+        AIOKAFKA,
+        *(pytest.param(client, marks=REAL) for client in (JAVA, FRANZ_GO, SARAMA)),
+    ],
     ids=lambda client: client.name,
 )
 def client(request: pytest.FixtureRequest) -> GroupClient:
-    found: GroupClient = request.param
-    if found is JAVA:
-        request.getfixturevalue("apache_kafka_distribution")
-    return found
+    return available(request)
 
 
 def start_active(

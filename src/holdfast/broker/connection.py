@@ -92,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         "_turn_is_due",
         "_waiting",
         "client_host",
+        "client_software",
         "deadline",
         "exchange",
         "group_client",
@@ -120,6 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox: Any = None
         self._turn_is_due = False
         self.client_host = "?"
+        self.client_software = ""
+        """As ApiVersions named it last."""
         self.principal = ANONYMOUS
         self._access: Access | None = None
         self.exchange: Exchange | None = None

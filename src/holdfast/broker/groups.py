@@ -191,10 +191,11 @@ class Groups:
         """Who asks, and over which connection."""
         connection, client_id = context.connection, context.client_id or ""
         known = connection.group_client
-        if known is None or known.client_id != client_id:
+        software = connection.client_software
+        if known is None or known.client_id != client_id or known.software != software:
             presence = Presence() if known is None else known.presence
             # Java prints addresses with a slash in front, and tools have got used to it.
-            known = connection.group_client = Client(client_id, f"/{connection.client_host}", presence)
+            known = connection.group_client = Client(client_id, f"/{connection.client_host}", presence, software)
         return known
 
     def connection_lost(self, connection: Connection) -> None:

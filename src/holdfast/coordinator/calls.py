@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.coordinator import rebalance, sessions
-from holdfast.coordinator.answers import FIRST_WITH_SKIP_ASSIGNMENT, joined
+from holdfast.coordinator import leadership, rebalance, sessions
+from holdfast.coordinator.answers import joined
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.extensions import EPOCHS_PER_GENERATION
 from holdfast.coordinator.group import CONSUMER, Group
@@ -86,10 +86,10 @@ def join(ctx: Context, group: Group, command: Join, member: Member, now_ms: int)
 
 
 def _joined(group: Group, command: Join, member: Member) -> JoinGroupResponse:
-    """A leader that can be told to skip the assignment goes on leading; an older one is told that another leads."""
+    """A leader that can be told to skip the assignment goes on leading; any other is told that another leads."""
     if member.id != group.leader_id:
         return joined(group, member)
-    if command.api_version >= FIRST_WITH_SKIP_ASSIGNMENT:
+    if leadership.can_skip(group, command.client, command.api_version):
         return joined(group, member, with_members=True, skip=True)
     group.leader_unaware = True
     return joined(group, member, leader_id="")

@@ -13,7 +13,7 @@ from holdfast.coordinator.identity import identify
 from holdfast.coordinator.joining import tell_fenced
 from holdfast.coordinator.ledger import EventKind
 from holdfast.coordinator.members import Client, Member
-from holdfast.coordinator.states import ANSWERS, DEAD, Answer, Request
+from holdfast.coordinator.states import ANSWERS, DEAD, PREPARING, Answer, Request
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from holdfast.wire.error_codes import ErrorCode
@@ -43,10 +43,12 @@ def heartbeat(ctx: Context, group: Group, request: HeartbeatRequest, client: Cli
     presence.heard(group, member, client)
     sessions.refresh(ctx, group, member, now_ms)
     if request.generation_id != group.generation:
+        member.told_to_join = True
         return ErrorCode.REBALANCE_IN_PROGRESS  # it only waited so far: it is to join, and has not lost anything
     if group.growth_unreviewed:
         growth.review_after_loading(ctx, group, now_ms)
     answer = ANSWERS[Request.HEARTBEAT][group.state]
+    member.told_to_join = group.state is PREPARING
     return calls.heartbeat(group, member) if answer is Answer.ACCEPT else ErrorCode[answer.name]
 
 

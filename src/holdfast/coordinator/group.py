@@ -95,7 +95,7 @@ class Group:
         self.assignments_void = False
         """A generation ended before its assignment: what the members had before is no longer shown, as in Kafka."""
         self.leader_unaware = False
-        """The leader was replaced below JoinGroup v9 and does not know that it leads."""
+        """The leader was replaced, could not be told so (`leadership`), and does not know that it leads."""
         self.growth_unreviewed = False
         """Loaded, and nobody has looked yet whether the topics grew before that (see `growth`)."""
         self.places: list[Place] = []

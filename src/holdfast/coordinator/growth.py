@@ -3,7 +3,7 @@
 It is the leader's business to watch the topics and to assign what is added to them. Three kinds of leaders do not:
 
 - one that took over an assignment (KIP-814, or a standby) takes the topics as it finds them for what was assigned;
-- one that was replaced below JoinGroup v9 does not know that it leads;
+- one that was replaced and cannot be told to skip the assignment (`leadership`) does not know that it leads;
 - one that was called to join again within its generation is in the place of the first.
 
 So when a leader is about to become one of these, or is found to be one after a restart of the broker, the group

@@ -6,6 +6,8 @@ altered. What follows is at most one rebalance, which takes in everybody for who
 
 from __future__ import annotations
 
+from typing import Final
+
 from holdfast.coordinator import batches, calls, rebalance, seats
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.extensions import NO_TARGET
@@ -30,13 +32,42 @@ def review(ctx: Context, group: Group, now_ms: int) -> None:
         _take_in(ctx, group, now_ms)
 
 
+RECONNECT_MS: Final = 3_000
+"""How long a join phase waits for a standby that hung up after it was asked to join."""
+
+
 def connection_lost(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
-    """Whoever waited, was to take part and has hung up before it joined waits again, and nobody waits for it."""
+    """Whoever waited, was to take part and has hung up before it joined waits again, and nobody waits for it.
+
+    kafka-go hangs up when it hears that it is to join, and joins over a new connection. It is waited for a little: left
+    out of this rebalance, it would cause the next one, and hang up again.
+    """
+    if not _is_to_join(group, member):
+        return
+    if not member.told_to_join:
+        _sit_again(ctx, group, member, now_ms)
+        return
+    began_ms = group.rebalance_began_ms
+
+    def time_is_up(now_ms: int) -> None:
+        ctx.when_free(group, not_back, now_ms)
+
+    def not_back(now_ms: int) -> None:
+        if member.is_away and group.rebalance_began_ms == began_ms and _is_to_join(group, member):
+            _sit_again(ctx, group, member, now_ms)
+
+    ctx.timers.at(now_ms + RECONNECT_MS, time_is_up)
+
+
+def _is_to_join(group: Group, member: Member) -> bool:
     to_join = member.had_seat and not member.waits and member.parked_join is None
-    if group.state is PREPARING and to_join and group.roster.get(member.id) is member:
-        member.had_seat = False
-        group.roster.seat(member)
-        rebalance.maybe_complete(ctx, group, now_ms)
+    return group.state is PREPARING and to_join and group.roster.get(member.id) is member
+
+
+def _sit_again(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
+    member.had_seat = False
+    group.roster.seat(member)
+    rebalance.maybe_complete(ctx, group, now_ms)
 
 
 def _take_in(ctx: Context, group: Group, now_ms: int) -> None:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.coordinator import calls, growth, intake, presence, rebalance, registration, seats, sessions, standbys
+from holdfast.coordinator import (
+    batches,
+    calls,
+    growth,
+    intake,
+    leadership,
+    presence,
+    rebalance,
+    registration,
+    seats,
+    sessions,
+    standbys,
+)
 from holdfast.coordinator.answers import (
     FIRST_WITH_NULL_PROTOCOL,
-    FIRST_WITH_SKIP_ASSIGNMENT,
     join_error,
     joined,
     sync_error,
@@ -278,6 +289,14 @@ def _overlooks_growth(ctx: Context, group: Group, member: Member) -> bool:
 
 def _rejoin_waiting(ctx: Context, group: Group, command: Join, member: Member, now_ms: int) -> None:
     """Quiet whatever its bytes, and if a place is open, the member takes it."""
+    if group.state is PREPARING:
+        # It hung up when this rebalance had begun, and is there again: if there is room, it takes part. kafka-go joins
+        # over a new connection each time. Answered at once, it would be in an old generation as soon as it hears that.
+        seats.promote(group)
+        batches.recall(group)
+        if not member.waits:
+            _rejoin(ctx, group, command, member, now_ms)
+            return
     place = standbys.place_for(group, command)
     if place is not None:
         standbys.take_place(ctx, group, command, member, place, now_ms)
@@ -436,9 +455,9 @@ def _replace_stored(ctx: Context, group: Group, command: Join, member: Member, n
         ctx.tell(
             EventKind.STATIC_REJOINED, group, now_ms, member=member, cause="no rebalance", reason=command.request.reason
         )
-        knows_skip = command.api_version >= FIRST_WITH_SKIP_ASSIGNMENT
-        # KIP-814: a leader that can be told to skip the assignment goes on leading. An older one is told its own old id
-        # as the leader's, so that it follows; then nobody watches the topics, and we must.
+        knows_skip = leadership.can_skip(group, command.client, command.api_version)
+        # KIP-814: a leader that can be told to skip the assignment goes on leading. Any other is told its own old id as
+        # the leader's, so that it follows; then nobody watches the topics, and we must.
         if leads:
             group.leader_unaware = not knows_skip
         ctx.reply(

@@ -35,6 +35,8 @@ class Client:
     host: str
     presence: Presence | None = field(default=None, compare=False, repr=False)
     """The connection over which it was sent, where that is known."""
+    software: str = field(default="", compare=False, repr=False)
+    """As the client named it in ApiVersions; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Member:
     """It has a seat and no share (see `seats`)."""
     had_seat: bool = False
     """It waited, and takes part in the rebalance that is under way."""
+    told_to_join: bool = False
+    """It has a seat or had one, and its last heartbeat was answered REBALANCE_IN_PROGRESS."""
     in_generation: bool = False
     """It was in a generation with a share of its own, which may be empty."""
     call: Call = Call.NOT
@@ -176,6 +180,7 @@ class Roster:
         del self.waiting[member.id]
         member.waits = False
         member.had_seat = True
+        member.told_to_join = False
         self._members[member.id] = member
 
     def remove(self, member: Member) -> None:

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from holdfast.coordinator import calls, growth, intake, presence, rebalance, sessions
-from holdfast.coordinator.answers import FIRST_WITH_SKIP_ASSIGNMENT, join_error, joined
+from holdfast.coordinator import calls, growth, intake, leadership, presence, rebalance, sessions
+from holdfast.coordinator.answers import join_error, joined
 from holdfast.coordinator.context import Context
 from holdfast.coordinator.extensions import BY_SESSION, CONFIG_NAMES, NO_TARGET
 from holdfast.coordinator.group import Group, Place
@@ -150,11 +150,11 @@ def take_place(ctx: Context, group: Group, command: Join, heir: Member, place: P
 
     def stored(now_ms: int) -> None:
         _sit(ctx, group, command, heir, place, now_ms)
-        knows_skip = command.api_version >= FIRST_WITH_SKIP_ASSIGNMENT
+        knows_skip = leadership.can_skip(group, command.client, command.api_version)
         if place.led:
             group.leader_id = heir.id
             group.leader_unaware = not knows_skip
-        # As for a static leader that restarted: below v9 it is told the former leader's id, and follows.
+        # As for a static leader that restarted: if it cannot skip, it is told the former leader's id, and follows.
         leads = place.led and knows_skip
         shown = gone.id if place.led and not knows_skip else group.leader_id
         ctx.reply(command.ticket, joined(group, heir, leader_id=shown, with_members=leads, skip=leads))

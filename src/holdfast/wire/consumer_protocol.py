@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 PROTOCOL_TYPE: Final = "consumer"
 LATEST_VERSION: Final = 3
+FIRST_WITH_OWNED: Final = 1
 NO_GENERATION: Final = -1
 EMPTY_ASSIGNMENT: Final = bytes.fromhex("0000 00000000 ffffffff")
 """Nothing assigned, no user data, v0: for a member that its leader forgot. Clients fail on zero bytes."""
@@ -70,7 +71,15 @@ def encode_subscription(subscription: Subscription, version: int = LATEST_VERSIO
 
 
 def decode_subscription(metadata: Buffer) -> Subscription:
-    subscription = _decode_prefixed(Subscription, metadata)
+    """kafka-go (segmentio) writes v1 without the owned partitions. It is read as a member that owns nothing."""
+    try:
+        subscription = _decode_prefixed(Subscription, metadata)
+    except WireError:
+        if metadata[: _INT16.size] != _INT16.pack(FIRST_WITH_OWNED):
+            raise
+        subscription = decode(Subscription, 0, metadata, _INT16.size)
+        if _INT16.size + len(encode(subscription, 0)) != len(metadata):
+            raise  # it ends elsewhere: the bytes are damaged
     subscription.generation_id = max(subscription.generation_id, NO_GENERATION)
     subscription.rack_id = subscription.rack_id or None
     return subscription

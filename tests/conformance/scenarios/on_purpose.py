@@ -8,7 +8,7 @@ from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.consumer_protocol import Subscription, TopicPartitions, encode_subscription
 from tests.conformance.member import Member, pair, stable
 from tests.conformance.scenario import Listed, scenario
-from tests.conformance.scene import Scene
+from tests.conformance.scene import JAVA, Scene, introduce
 from tests.conformance.versions import HANDS_OUT_IDS, NEWEST, STATIC
 
 MOST_UNUSED_IDS = 1000
@@ -187,3 +187,31 @@ def static_member_with_a_wrong_member_id(scene: Scene) -> None:
     follower.commits(3, member_id="nobody")
     follower.leaves(member_id="nobody")
     follower.leaves(member_id="")
+
+
+def leader_restarts(scene: Scene, software: str) -> None:
+    leader, _ = pair(scene)
+    again = Member(scene, "L2", "L", protocols=leader.protocols)
+    introduce(again, software)
+    again.joins()
+    again.syncs()
+    again.beats()
+
+
+@scenario(
+    since=NEWEST,
+    listed=[
+        Listed(
+            52,
+            "L2 hears JoinGroup: …leader=L2.1, skip_assignment=True…",
+            "L2 hears JoinGroup: …leader=L.1, skip_assignment=False, …members=[]…",
+        )
+    ],
+)
+def leader_restarts_with_software_that_nobody_knows(scene: Scene) -> None:
+    leader_restarts(scene, "somebody")
+
+
+@scenario(since=NEWEST)
+def leader_restarts_with_kafkas_own_client(scene: Scene) -> None:
+    leader_restarts(scene, JAVA)

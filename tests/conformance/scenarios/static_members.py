@@ -238,7 +238,7 @@ def absent_static_member_and_the_sync_timer(scene: Scene) -> None:
 @scenario(87, 98, 100, 103, since=STATIC)
 def wrong_id_for_an_instance(scene: Scene) -> None:
     leader, follower = pair(scene)
-    for wrong in ("invalid", follower.member_id, ""):
+    for wrong in ("invalid", follower.member_id):
         leader.syncs(member_id=wrong)
         leader.beats(member_id=wrong)
         leader.commits(member_id=wrong)

@@ -47,7 +47,9 @@ REBALANCE_MS: Final = 1_500
 RETENTION_MS: Final = 100_000
 RANGE_AND_ROUNDROBIN: Final = ("range", "roundrobin")
 STORAGE_FAILED: Final = ErrorCode.NOT_COORDINATOR
-SOMEBODY: Final = Client("cid", "/127.0.0.1")
+JAVA: Final = "apache-kafka-java"
+"""A client that honours SkipAssignment, as most in these tests."""
+SOMEBODY: Final = Client("cid", "/127.0.0.1", software=JAVA)
 """A client whose connection is not looked at."""
 
 

@@ -19,7 +19,7 @@ from holdfast.wire.consumer_protocol import (
     encode_subscription,
 )
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import Bench, Handle
+from tests.unit.coordinator.bench import JAVA, Bench, Handle
 from tests.unit.coordinator.scene import Consumer
 
 REBALANCE: Final = ErrorCode.REBALANCE_IN_PROGRESS
@@ -46,9 +46,9 @@ def partitions(handle: Handle) -> set[int]:
     return {number for entry in decoded.assigned_partitions for number in entry.partitions}
 
 
-def connection() -> Client:
+def connection(software: str = JAVA) -> Client:
     """A client on a connection of its own."""
-    return Client("cid", "/127.0.0.1", Presence())
+    return Client("cid", "/127.0.0.1", Presence(), software)
 
 
 def worker(bench: Bench, instance: str | None = None, *owns: int, **about: Any) -> Consumer:

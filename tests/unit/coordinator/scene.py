@@ -12,6 +12,7 @@ from holdfast.wire.error_codes import ErrorCode
 from tests.unit.coordinator.bench import (
     DELAY_MS,
     GROUP,
+    JAVA,
     RANGE_AND_ROUNDROBIN,
     REBALANCE_MS,
     SESSION_MS,
@@ -31,7 +32,7 @@ class Consumer:
     rebalance_ms: int = REBALANCE_MS
     assignment: bytes = b"\x07"
     group: str = GROUP
-    client: Client = field(default_factory=lambda: Client("cid", "/127.0.0.1"))
+    client: Client = field(default_factory=lambda: Client("cid", "/127.0.0.1", software=JAVA))
     id: str = ""
     generation: int = -1
     leads: bool = False

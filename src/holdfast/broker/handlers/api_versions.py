@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE: Final = 3
+LONGEST_SOFTWARE_NAME: Final = 100
+"""In characters: it is kept for as long as the connection lasts."""
 
 
 @cache
@@ -39,8 +41,8 @@ def _is_software(name: str, version: str) -> bool:
 
 @handles(API_VERSIONS)
 def api_versions(broker: Broker, request: ApiVersionsRequest, context: RequestContext) -> Encoded | ApiVersionsResponse:  # noqa: ARG001
-    if context.api_version >= FIRST_WITH_SOFTWARE and not _is_software(
-        request.client_software_name, request.client_software_version
-    ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.api_version >= FIRST_WITH_SOFTWARE:
+        if not _is_software(request.client_software_name, request.client_software_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.client_software = request.client_software_name[:LONGEST_SOFTWARE_NAME]
     return _encoded(context.api_version)
