@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,14 +32,10 @@ from holdfast.log.compaction import Compacted, Compaction
 from holdfast.log.compaction_process import CompactionProcess, Pass, Workplace
 from holdfast.log.config import LogConfig
 from holdfast.log.damage_log import DamageLog
-from holdfast.log.errors import (
-    CorruptLog,
-    CorruptSegment,
-    OffsetOutOfRange,
-    StorageError,
-)
+from holdfast.log.errors import CorruptLog, CorruptSegment, OffsetOutOfRange, StorageError
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
-from holdfast.log.placing import Placed, size_of, with_offsets
+from holdfast.log.partition_metadata import write_topic_id
+from holdfast.log.placing import Appended, Placed, size_of, with_offsets
 from holdfast.log.producer_state import ProducerState
 from holdfast.log.record_spans import refuse_records_without_key
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
@@ -63,14 +60,6 @@ _Found = TypeVar("_Found")
 
 # What a log at rest has not.
 _CONTENTS: Final = ("_segments", "_producers", "_epochs")
-
-
-class Appended(NamedTuple):
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int  # -1 unless the topic's timestamp type is LogAppendTime
-    log_start_offset: int
-    duplicate: bool = False
 
 
 class _Rolled(NamedTuple):
@@ -104,6 +93,7 @@ class PartitionLog:
         # Before it, each key stands at most once. A log that ends earlier is not the one this was said of.
         self.first_dirty_offset = first_dirty_offset if first_dirty_offset <= end_offset else 0
         self._opened_ms = now_ms
+        self._new_topic_id: uuid.UUID | None = None
         self._waking = threading.Lock()
         self._rolled: list[_Rolled] = []
         self._has_torn_tail = False
@@ -158,9 +148,15 @@ class PartitionLog:
         start_offset: int,
         end_offset: int,
         first_dirty_offset: int = 0,
+        topic_id: uuid.UUID | None = None,
     ) -> PartitionLog:
-        """A log that its last user closed properly, and of which it is known where it starts and ends."""
-        return cls(directory, config, start_offset, end_offset, first_dirty_offset, now_ms)
+        """A log that its last user closed properly, and of which it is known where it starts and ends.
+
+        One that is new has a `topic_id`: its directory is made when it is woken.
+        """
+        log = cls(directory, config, start_offset, end_offset, first_dirty_offset, now_ms)
+        log._new_topic_id = topic_id
+        return log
 
     # Waking
 
@@ -178,6 +174,10 @@ class PartitionLog:
                 self._wake()
         return self.__dict__[name]
 
+    def wake(self) -> None:
+        """Look into the directory now, in a worker thread, so that the first reader or writer need not."""
+        _ = self._segments
+
     def _wake(self) -> None:
         try:
             recovered = recover(
@@ -189,6 +189,8 @@ class PartitionLog:
                 log_start_offset=self.start_offset,
                 may_have_gaps=self._may_have_gaps,
             )
+            if self._new_topic_id is not None:
+                write_topic_id(self.directory, self._new_topic_id)
         except OSError as error:
             raise StorageError("open", self.directory, error) from error
         found = recovered.start_offset, recovered.segments[-1].next_offset
