@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from bench.measure import HOLDFAST, KAFKA, Plan, Result, Row, alternating
 from bench.servers import Broker, both
@@ -17,10 +17,13 @@ from holdfast.wire.apis.create_partitions import CreatePartitionsRequest, Create
 from holdfast.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
+_Request: TypeAlias = CreateTopicsRequest | CreatePartitionsRequest | DeleteTopicsRequest
+
 NAME: Final = "many-topics"
 SERIES: Final = "many topics"
 TOPICS: Final = 100
 PARTITIONS: Final = 1
+PAUSE_SECONDS: Final = 2
 TARGET: Final = Target("at most", 3.0)
 _TIMEOUT_MS: Final = 120_000
 _SYNCS: Final = "fsync,fdatasync,syncfs,sync_file_range,msync"
@@ -35,27 +38,32 @@ def run(plan: Plan) -> Result:
                 _round(server, f"warm-up-{number}")
         for number in range(1, plan.rounds + 1):
             for name in alternating(servers, number):
-                rows.append(Row(SERIES, name, number, _round(servers[name], f"round-{number}")))
+                rows.append(Row(SERIES, name, number, _round(servers[name], f"round-{number}", PAUSE_SECONDS)))
         syncs = {name: _syncs(server) for name, server in servers.items()}
-    return Result(NAME, {"topics": TOPICS, "partitions": PARTITIONS, "syncs": syncs}, rows)
+    return Result(
+        NAME, {"topics": TOPICS, "partitions": PARTITIONS, "pause_seconds": PAUSE_SECONDS, "syncs": syncs}, rows
+    )
 
 
-def _round(server: Broker, prefix: str) -> dict[str, float]:
+def _round(server: Broker, prefix: str, pause_seconds: float = 0) -> dict[str, float]:
     names = [f"{prefix}-{number:03d}" for number in range(TOPICS)]
     with Wire(server) as wire:
+
+        def seconds(request: _Request, version: int) -> float:
+            time.sleep(pause_seconds)
+            return _seconds(wire, request, version)
+
         new = [CreatableTopic(name, PARTITIONS, 1) for name in names]
         grown = [CreatePartitionsTopic(name, PARTITIONS + 1, None) for name in names]
         doomed = [DeleteTopicState(name) for name in names]
         return {
-            "create_s": _seconds(wire, CreateTopicsRequest(new, _TIMEOUT_MS), 7),
-            "grow_s": _seconds(wire, CreatePartitionsRequest(grown, _TIMEOUT_MS), 3),
-            "delete_s": _seconds(wire, DeleteTopicsRequest(doomed, [], _TIMEOUT_MS), 6),
+            "create_s": seconds(CreateTopicsRequest(new, _TIMEOUT_MS), 7),
+            "grow_s": seconds(CreatePartitionsRequest(grown, _TIMEOUT_MS), 3),
+            "delete_s": seconds(DeleteTopicsRequest(doomed, [], _TIMEOUT_MS), 6),
         }
 
 
-def _seconds(
-    wire: Wire, request: CreateTopicsRequest | CreatePartitionsRequest | DeleteTopicsRequest, version: int
-) -> float:
+def _seconds(wire: Wire, request: _Request, version: int) -> float:
     began = time.perf_counter()
     answer = wire.ask(request, version)
     taken = time.perf_counter() - began
@@ -107,8 +115,9 @@ def section(result: Result) -> list[str]:
     text = (
         f"CreateTopics, CreatePartitions and DeleteTopics, one request each for {result.settings['topics']} topics of"
         f" {result.settings['partitions']} partition, from the request to its answer, both brokers on the same disk."
-        " Five rounds on each server before the first are not counted. A deletion is answered when no start brings the"
-        " topics back; both remove the files after that, Kafka some time later."
+        " Five rounds on each server before the first are not counted. Before each counted request there are"
+        f" {result.settings['pause_seconds']} s of rest, because both brokers answer when the change is stored, and"
+        " make and remove directories after that."
     )
     if syncs.get(HOLDFAST) is not None:
         text += (

@@ -147,6 +147,12 @@ def files_are_gone(client: WireClient, data: Path) -> bool:
     return not list(data.glob("*-delete"))
 
 
+def directories_are_there(client: WireClient, data: Path, count: int) -> bool:
+    """Of new topics. Fails when the broker is gone."""
+    partition_counts(client)
+    return len(list(data.glob("new-*/partition.metadata"))) == count
+
+
 def nothing(client: WireClient, ledger: Ledger) -> None:
     """No preparation."""
 
@@ -213,6 +219,7 @@ def test_creating_several_topics_in_one_request(data_path: Path) -> None:
     def act(client: WireClient, ledger: Ledger) -> None:
         wanted = CreateTopicsRequest([CreatableTopic(name, 2, 1) for name in NEW], 30_000)
         assert [result.error_code for result in client.ask(wanted, 5).topics] == [0, 0, 0]
+        eventually(lambda: directories_are_there(client, ledger.data, 6), "the partitions are made", within_s=10)
 
     def check(client: WireClient, acknowledged: bool) -> None:
         found = [partition_counts(client).get(name) for name in NEW]
@@ -231,6 +238,7 @@ def test_growing_several_topics_in_one_request(data_path: Path) -> None:
     def act(client: WireClient, ledger: Ledger) -> None:
         wanted = CreatePartitionsRequest([CreatePartitionsTopic(name, 2, None) for name in NEW], 30_000)
         assert [result.error_code for result in client.ask(wanted, 3).results] == [0, 0, 0]
+        eventually(lambda: directories_are_there(client, ledger.data, 6), "the partitions are made", within_s=10)
 
     def check(client: WireClient, acknowledged: bool) -> None:
         found = [partition_counts(client)[name] for name in NEW]

@@ -129,8 +129,18 @@ class _Resolved:
         return found
 
 
+def _make_directories(logs: Sequence[PartitionLog]) -> None:
+    try:
+        for log in logs:
+            log.wake()
+    except LogError as error:
+        # A full disk, most likely: whoever needs one of them is told, and tries again.
+        logger.warning("a new partition has no directory yet: %s", error)
+
+
 async def _end_of(work: asyncio.Future[None]) -> None:
-    await work
+    # A thread cannot be cancelled, and one that has not begun must not be: the disk would not be as it should.
+    await asyncio.shield(work)
 
 
 def _crc_of(topics: Mapping[str, Any]) -> int:
@@ -305,10 +315,15 @@ class Topics:
         await asyncio.to_thread(self._data.write_forgotten)
         await self._store(self._entries_with(counts))
         try:
-            return await asyncio.to_thread(self._open_all, counts)
+            made = await asyncio.to_thread(self._open_all, counts)
         except LogError:
             await self._undo(counts)
             raise
+        # The file is what counts; the directories are made meanwhile, or by whoever is faster and needs one.
+        logs = [partition.log for partitions in made.values() for partition in partitions]
+        making = asyncio.get_running_loop().run_in_executor(None, _make_directories, logs)
+        self._changes.start(_end_of(making))
+        return made
 
     async def _undo(self, counts: Mapping[Topic, int]) -> None:
         """Nobody was told of the new partitions, so they must not be there after a restart."""
@@ -403,20 +418,25 @@ class Topics:
     def _open_all(self, counts: Mapping[Topic, int]) -> dict[Topic, list[Partition]]:
         """The partitions that the topics have not got yet."""
         resolved = _Resolved(self._config)
-        return {topic: self._open_partitions(topic, count, resolved) for topic, count in counts.items()}
+        return {topic: self._open_partitions(topic, count, resolved, is_new=True) for topic, count in counts.items()}
 
-    def _open_partitions(self, topic: Topic, partition_count: int, resolved: _Resolved) -> list[Partition]:
+    def _open_partitions(
+        self, topic: Topic, partition_count: int, resolved: _Resolved, *, is_new: bool = False
+    ) -> list[Partition]:
         config, log_config = resolved.configs_of(topic)
         return [
-            Partition(topic.name, index, self._open_log(topic, index, log_config), config)
+            Partition(topic.name, index, self._open_log(topic, index, log_config, is_new=is_new), config)
             for index in range(len(topic.partitions), partition_count)
         ]
 
-    def _open_log(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
+    def _open_log(self, topic: Topic, index: int, config: LogConfig, *, is_new: bool) -> PartitionLog:
         if self._data.knows(topic.name, index):
             # Nobody can have changed whose directory it is since it was closed properly.
             return self._data.open_log(topic.name, index, config, now_ms=self._now_ms())
         directory = self._data.partition_path(topic.name, index)
+        if is_new and not directory.exists():
+            topic_id = uuid.UUID(bytes=topic.id)
+            return self._data.new_log(topic.name, index, config, topic_id, now_ms=self._now_ms())
         try:
             owner = read_topic_id(directory)
             if owner is not None and owner.bytes != topic.id:

@@ -18,7 +18,8 @@ from holdfast.log.errors import (
     RecordTooLarge,
     StorageError,
 )
-from holdfast.log.partition_log import Appended, PartitionLog
+from holdfast.log.partition_log import PartitionLog
+from holdfast.log.placing import Appended
 from holdfast.log.segment import FileRegion
 
 __all__ = [

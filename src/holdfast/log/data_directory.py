@@ -180,6 +180,16 @@ class DataDirectory:
             self.write_cleaner_offsets({(topic, partition): log})
         return log
 
+    def new_log(
+        self, topic: str, partition: int, config: LogConfig, topic_id: uuid.UUID, *, now_ms: int
+    ) -> PartitionLog:
+        """A partition that has no directory yet: it is made by whoever first uses the log, or by `wake`."""
+        path = self.partition_path(topic, partition)
+        log = PartitionLog.at_rest(path, config, now_ms=now_ms, start_offset=0, end_offset=0, topic_id=topic_id)
+        with self._writing:
+            self._logs[topic, partition] = log
+        return log
+
     def delete_partition(self, topic: str, partition: int) -> None:
         """The partition is gone with one rename; :meth:`purge_deleted` frees the space later.
 
@@ -198,6 +208,8 @@ class DataDirectory:
             try:
                 # A topic's name may be so long that only a part of it leaves room for the suffix.
                 disk.rename(path, path.with_name(topic[: _MAX_FILE_NAME - len(suffix)] + suffix))
+            except FileNotFoundError:
+                pass  # it was never used
             except OSError as error:
                 refused.append(StorageError("delete", path, error))
         try:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,7 +35,8 @@ from holdfast.log.damage_log import DamageLog
 from holdfast.log.errors import CorruptLog, CorruptSegment, OffsetOutOfRange, StorageError
 from holdfast.log.inspection import asks_for_inspection, at_once, inspected
 from holdfast.log.leader_epochs import EpochEnd, LeaderEpochs
-from holdfast.log.placing import Placed, size_of, with_offsets
+from holdfast.log.partition_metadata import write_topic_id
+from holdfast.log.placing import Appended, Placed, size_of, with_offsets
 from holdfast.log.producer_state import ActiveProducer, ProducerState
 from holdfast.log.record_spans import unpack
 from holdfast.log.recovery import Recovered, recover, snapshot_offsets, snapshot_path
@@ -57,14 +59,6 @@ _Found = TypeVar("_Found")
 # What a log at rest has not.
 _CONTENTS: Final = ("_segments", "_producers", "_epochs")
 _PRODUCERS_AT_A_TIME: Final = 1000
-
-
-class Appended(NamedTuple):
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int  # -1 unless the topic's timestamp type is LogAppendTime
-    log_start_offset: int
-    duplicate: bool = False
 
 
 class _Rolled(NamedTuple):
@@ -98,6 +92,7 @@ class PartitionLog:
         # Before it, each key stands at most once. A log that ends earlier is not the one this was said of.
         self.first_dirty_offset = first_dirty_offset if first_dirty_offset <= end_offset else 0
         self._opened_ms = now_ms
+        self._new_topic_id: uuid.UUID | None = None
         self._waking = threading.Lock()
         self._rolled: list[_Rolled] = []
         self._has_torn_tail = False
@@ -152,9 +147,15 @@ class PartitionLog:
         start_offset: int,
         end_offset: int,
         first_dirty_offset: int = 0,
+        topic_id: uuid.UUID | None = None,
     ) -> PartitionLog:
-        """A log that its last user closed properly, and of which it is known where it starts and ends."""
-        return cls(directory, config, start_offset, end_offset, first_dirty_offset, now_ms)
+        """A log that its last user closed properly, and of which it is known where it starts and ends.
+
+        One that is new has a `topic_id`: its directory is made when it is woken.
+        """
+        log = cls(directory, config, start_offset, end_offset, first_dirty_offset, now_ms)
+        log._new_topic_id = topic_id
+        return log
 
     # Waking
 
@@ -172,6 +173,10 @@ class PartitionLog:
                 self._wake()
         return self.__dict__[name]
 
+    def wake(self) -> None:
+        """Look into the directory now, in a worker thread, so that the first reader or writer need not."""
+        _ = self._segments
+
     def _wake(self) -> None:
         try:
             recovered = recover(
@@ -183,6 +188,8 @@ class PartitionLog:
                 log_start_offset=self.start_offset,
                 may_have_gaps=self._may_have_gaps,
             )
+            if self._new_topic_id is not None:
+                write_topic_id(self.directory, self._new_topic_id)
         except OSError as error:
             raise StorageError("open", self.directory, error) from error
         found = recovered.start_offset, recovered.segments[-1].next_offset

@@ -10,6 +10,14 @@ from holdfast.log.errors import RecordListTooLarge, RecordTooLarge
 from holdfast.wire.batch import Batch, Buffer, stamp
 
 
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 unless the topic's timestamp type is LogAppendTime
+    log_start_offset: int
+    duplicate: bool = False
+
+
 class Placed(NamedTuple):
     """A batch and where it goes."""
 

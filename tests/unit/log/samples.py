@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.log.config import LogConfig
-from holdfast.log.partition_log import Appended, PartitionLog
+from holdfast.log.partition_log import PartitionLog
+from holdfast.log.placing import Appended
 from holdfast.wire.batch import Batch, batches
 from holdfast.wire.compression import Codec
 from holdfast.wire.records import Record, encode_batch
