@@ -33,6 +33,9 @@ class Prepared:
 
     def __init__(self, users: Users, settings: SecuritySettings) -> None:
         self.users = users
+        self.answers: dict[Question, bool] = {}
+        """What was asked before. Kept here, so that a worker thread that asks while the file is replaced cannot leave
+        an answer of the old file behind."""
         self.acls = tuple(sorted(users.acls))
         self.decoys = Decoys(users.credentials, users.decoy_secret)
         self.table = AclTable(
@@ -51,7 +54,6 @@ class UserDesk:
         self.guesses = PasswordTurns()
         self._path = settings.users_file
         self._watched = WatchedFiles([self._path])
-        self._answers: dict[Question, bool] = {}
         self._told: set[Question] = set()
         """Refusals that are in the log: one line for each, however often it is tried."""
         self._second = 0
@@ -96,7 +98,7 @@ class UserDesk:
         if users == before:
             return frozenset()
         self._in_force = prepared
-        self._forget()
+        self._told.clear()
         logger.info("%s is in force: %d users, %d ACLs", self._path, len(users.credentials), len(users.acls))
         return frozenset(
             f"User:{name}" for name, had in before.credentials.items() if users.credentials.get(name) != had
@@ -149,18 +151,16 @@ class UserDesk:
 
     def allows_quietly(self, question: Question) -> bool:
         """For what is asked only to know what to show."""
-        answer = self._answers.get(question)
+        in_force = self._in_force
+        answer = in_force.answers.get(question)
         if answer is None:
-            answer = self._in_force.table.allows(*question)
+            answer = in_force.table.allows(*question)
             if len(question[-1]) <= LONGEST_REMEMBERED:
-                if len(self._answers) >= REMEMBERED:
-                    self._forget()
-                self._answers[question] = answer
+                if len(in_force.answers) >= REMEMBERED:
+                    in_force.answers.clear()
+                    self._told.clear()
+                in_force.answers[question] = answer
         return answer
-
-    def _forget(self) -> None:
-        self._answers.clear()
-        self._told.clear()
 
     def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
         return self._in_force.table.allows_any(principal, host, operation, kind)

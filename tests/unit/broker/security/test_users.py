@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from holdfast.broker.security.acls import Acl, AclTable, Operation, PatternType, Permission, ResourceType
 from holdfast.broker.security.settings import SecuritySettings
 from holdfast.broker.security.user_desk import LONGEST_REMEMBERED, TOLD_IN_A_SECOND, UserDesk
 from holdfast.broker.security.users import Users, UsersFileError, edit_users, read_users, write_users
@@ -246,10 +246,30 @@ def test_names_that_no_resource_has_are_answered_and_not_remembered(desk: UserDe
     alice = desk.access("User:alice", "h")
     for number in range(50):
         assert not alice.group(Operation.READ, f"{number}" + "x" * LONGEST_REMEMBERED)
-    assert not desk._answers and not desk._told
+    assert not desk._in_force.answers and not desk._told
 
     assert not alice.group(Operation.READ, "x" * LONGEST_REMEMBERED)
-    assert len(desk._answers) == len(desk._told) == 1
+    assert len(desk._in_force.answers) == len(desk._told) == 1
+
+
+def test_an_answer_that_is_found_while_the_file_is_replaced_is_not_remembered(
+    desk: UserDesk, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata asks in a worker thread."""
+    without = desk.prepared(Users(users.credentials, users.super_users, frozenset(), users.decoy_secret))
+    original = AclTable.allows
+
+    def replaced_meanwhile(table: AclTable, *question: Any) -> bool:
+        answer = original(table, *question)
+        desk.replace(without)
+        return answer
+
+    alice = desk.access("User:alice", "h")
+    monkeypatch.setattr(AclTable, "allows", replaced_meanwhile)
+    assert alice.topic(Operation.READ, "orders"), "it was allowed when it was asked"
+    monkeypatch.undo()
+
+    assert not alice.topic(Operation.READ, "orders")
 
 
 def test_of_thousands_of_refusals_a_hundred_are_told_and_the_others_counted(
