@@ -58,6 +58,7 @@ class Broker:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.changes = Changes()
         self.disk_state = DiskState()
+        self.transaction_refusals = TransactionRefusals()
         self.altering = asyncio.Lock()
         self.memory = MemoryPool(config.queued_max_request_bytes)
         self.unsupported_api_versions = unsupported_version()
@@ -113,7 +114,6 @@ class Broker:
         self.clock.start()
         self.housekeeping.start()
         self.groups = Groups(self)
-        self.transaction_refusals = TransactionRefusals()
         self.groups.start()
         self._sweep()
         for door in self.doors:
