@@ -64,6 +64,7 @@ class Broker:
         self.slices = Slices()
         self.unpacking = asyncio.Semaphore(MOST_UNPACKED)
         self.disk_state = DiskState()
+        self.transaction_refusals = TransactionRefusals()
         self.altering = asyncio.Lock()
         self.memory = RequestMemory(config.queued_max_request_bytes)
         self.unsupported_api_versions = unsupported_version()
@@ -120,7 +121,6 @@ class Broker:
         self.clock.start()
         self.housekeeping.start()
         self.groups = Groups(self)
-        self.transaction_refusals = TransactionRefusals()
         self.groups.start()
         self._sweep()
         for door in self.doors:
