@@ -69,8 +69,10 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 			}
 			tellConsumed(message.Topic, message.Partition, message.Offset, message.Offset)
 			session.MarkMessage(message, "")
-			session.Commit()
-			tellCommitted(message.Topic, message.Partition, message.Offset+1, nil)
+			if len(claim.Messages()) == 0 {
+				session.Commit()
+				tellCommitted(message.Topic, message.Partition, message.Offset+1, nil)
+			}
 		}
 	}
 }
