@@ -11,6 +11,7 @@ from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.errors import WireError
 from holdfast.wire.records import decode_batch
 from tests.broker.wire_client import WireClient, batch, fetch_request
+from tests.support.eventually import eventually
 
 SEGMENT_BYTES = 1024 * 1024
 """The least that Kafka takes."""
@@ -37,6 +38,13 @@ FLIPS: Mapping[str, tuple[int, int]] = {
 }
 
 
+_NO_LEADER_YET = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)  # Kafka answers so for a moment after a creation and after a start
+
+
 class Outcome(NamedTuple):
     """What a reader that does not compare CRCs, as librdkafka by default, comes to."""
 
@@ -58,7 +66,8 @@ def value(number: int) -> bytes:
 
 def fill(client: WireClient, topic: str) -> None:
     client.create_topic(topic, segment_bytes=str(SEGMENT_BYTES))
-    for number in range(RECORDS):
+    eventually(lambda: client.produce(topic, batch(value(0))).error_code == 0, "the topic has a leader")
+    for number in range(1, RECORDS):
         assert client.produce(topic, batch(value(number))).error_code == 0
 
 
@@ -78,6 +87,12 @@ def damage(data: Path, topic: str) -> Path:
 
 def read_trusting(client: WireClient, topic: str) -> Outcome:
     offset, seen = 0, list[int]()
+
+    def has_leader() -> bool:
+        answer = client.ask(fetch_request(topic, RECORDS), 12).responses[0].partitions[0]
+        return answer.error_code not in _NO_LEADER_YET
+
+    eventually(has_leader, "the topic has a leader")
     while True:
         answer = client.ask(fetch_request(topic, offset, max_bytes=300_000), 12).responses[0].partitions[0]
         if answer.error_code:
