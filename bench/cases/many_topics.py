@@ -116,7 +116,7 @@ def section(result: Result) -> list[str]:
         f"CreateTopics, CreatePartitions and DeleteTopics, one request each for {result.settings['topics']} topics of"
         f" {result.settings['partitions']} partition, from the request to its answer, both brokers on the same disk."
         " Five rounds on each server before the first are not counted. Before each counted request there are"
-        f" {result.settings['pause_seconds']} s of rest, because both brokers answer when the change is stored, and"
+        f" {result.settings['pause_seconds']} s of rest, because both brokers answer when the change is stored and"
         " make and remove directories after that."
     )
     if syncs.get(HOLDFAST) is not None:

@@ -25,6 +25,7 @@ from holdfast.log.config import LogConfig
 from holdfast.log.leader_epochs import LeaderEpochs
 from holdfast.log.producer_state import CorruptSnapshot, ProducerState
 from holdfast.log.segment import Segment
+from holdfast.wire.batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
 
@@ -237,12 +238,28 @@ def _rebuild_producers(
         if next_base <= offset or segment.size == 0:
             continue
         seen_ms = min(now_ms, int(segment.file.path.stat().st_mtime * 1000))
+        before: tuple[int, BatchHeader] | None = None
         # Damage that is found on the way has been logged by then.
-        for _, header in segment.headers(offset, on_damage=lambda _: None):
-            epochs.assign(header.leader_epoch, header.base_offset)
+        for position, header in segment.headers(offset, on_damage=lambda _: None):
+            if before is not None:
+                _assign_epoch(epochs, segment, before, header.leader_epoch)
+            before = position, header
             if header.producer_id >= 0:
                 state.update(header, header.base_offset, header.max_timestamp, seen_ms)
+        if before is not None:
+            _assign_epoch(epochs, segment, before, before[1].leader_epoch)
     return state
+
+
+def _assign_epoch(epochs: LeaderEpochs, segment: Segment, batch: tuple[int, BatchHeader], next_epoch: int) -> None:
+    """The CRC leaves the leader epoch out. One that is new, and is not the next batch's, is damaged."""
+    position, header = batch
+    if epochs.latest < header.leader_epoch > next_epoch:
+        fields = {"file": str(segment.path), "position": position, "reason": f"leader epoch {header.leader_epoch}"}
+        _logger.error("damaged segment", extra={"fields": fields})
+        segment.check_when_read()
+    else:
+        epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def _newest_snapshot(

@@ -468,6 +468,7 @@ class Segment:
         end, position = self.size, 0
         indexes = SegmentIndexes.empty(self.path, self.base_offset)
         next_offset = self.base_offset
+        before: tuple[int, BatchHeader] | None = None
         self._sound_from = 0
         while position < end:
             for at, header in scan.sound_batches(self.file.opened(), next_offset, end, position, self.base_offset):
@@ -475,6 +476,12 @@ class Segment:
                     missing = f"no batch has offsets {next_offset} to {header.base_offset - 1}"
                     self._say_damaged(CorruptSegment(self.file.path, at, missing))
                     self._sound_from = end
+                if before is not None and before[1].leader_epoch > header.leader_epoch:
+                    # The CRC leaves it out; a reader finds out which of the two it is.
+                    reason = f"leader epoch {before[1].leader_epoch} before {header.leader_epoch}"
+                    self._say_damaged(CorruptSegment(self.file.path, before[0], reason))
+                    self._sound_from = end
+                before = at, header
                 self._index(indexes, at, header)
                 next_offset = header.last_offset + 1
                 position = at + header.size
