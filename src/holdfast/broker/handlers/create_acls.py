@@ -18,5 +18,5 @@ def create_acls(broker: Broker, request: CreateAclsRequest, context: RequestCont
     advice = "ACLs are in the broker's users file: `holdfast users grant` changes them"
     message = NO_AUTHORIZER if broker.users is None else advice
     return CreateAclsResponse(
-        results=[AclCreationResult(ErrorCode.SECURITY_DISABLED, message) for _ in request.creations]
+        results=[AclCreationResult(ErrorCode.SECURITY_DISABLED, message)] * len(request.creations)
     )

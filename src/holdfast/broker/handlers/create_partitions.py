@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import check_assignment, refuse_the_journal
 from holdfast.broker.handlers.create_topics import MAX_PARTITIONS_PER_REQUEST
+from holdfast.broker.slices import counted
 from holdfast.log import LogError
 from holdfast.wire.apis.create_partitions import (
     CREATE_PARTITIONS,
@@ -33,13 +33,13 @@ async def create_partitions(
     request: CreatePartitionsRequest,
     context: RequestContext,  # noqa: ARG001
 ) -> CreatePartitionsResponse:
-    times = Counter(wanted.name for wanted in request.topics)
+    times = await broker.slices.finish(counted(wanted.name for wanted in request.topics))
     duplicates = [
         CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name, count in times.items()
         if count > 1
     ]
-    wanted = [one for one in request.topics if times[one.name] == 1]
+    wanted = [one async for one in broker.slices.over(request.topics) if times[one.name] == 1]
     results = await broker.changes.to_the_end(_grow_all(broker, wanted, validate_only=request.validate_only))
     return CreatePartitionsResponse(results=duplicates + results)
 
@@ -48,7 +48,7 @@ async def _grow_all(
     broker: Broker, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool
 ) -> list[CreatePartitionsTopicResult]:
     results: list[CreatePartitionsTopicResult] = []
-    for one in wanted:
+    async for one in broker.slices.over(wanted):
         try:
             topic = _check(broker, one)
             while not (validate_only or await _grow(broker, topic, one)):

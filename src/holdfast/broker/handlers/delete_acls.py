@@ -18,5 +18,5 @@ def delete_acls(broker: Broker, request: DeleteAclsRequest, context: RequestCont
     advice = "ACLs are in the broker's users file: `holdfast users revoke` changes them"
     message = NO_AUTHORIZER if broker.users is None else advice
     return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, message) for _ in request.filters]
+        filter_results=[DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, message)] * len(request.filters)
     )
