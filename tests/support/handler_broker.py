@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from holdfast.broker.doors import Door
 from holdfast.broker.listener import Listener
 from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.security.settings import DoorSettings
+from holdfast.broker.slices import Slices
 from holdfast.broker.topics import Topic, Topics
 from holdfast.broker.transaction_refusals import TransactionRefusals
 from holdfast.log import DataDirectory
@@ -44,6 +45,7 @@ class HandlerBroker:
     def _open(self) -> None:
         self.data = DataDirectory.open(self.directory, node_id=self.config.node_id)
         self.changes = Changes()
+        self.slices = Slices()
         self.topics = Topics(self.data, self.config, self.changes, self.now_ms)
         self.topics.load()
         self.producer_ids = ProducerIds(self.data.path)
@@ -82,6 +84,8 @@ class HandlerBroker:
         received = decode(type(request), version, encode(request, version))
         context = RequestContext(cast("Connection", _Peer()), version, 1, "test")
         answer = handler.function(self, received, context)
+        if isinstance(answer, Generator):
+            answer = self.slices.begin(answer)
         response = await answer if isinstance(answer, Coroutine) else answer
         body = response.body if isinstance(response, Encoded) else encode(response, version)
         return decode(handler.api.response, version, body)

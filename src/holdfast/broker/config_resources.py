@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from holdfast.broker import group_config
 from holdfast.broker.broker_overrides import altered
@@ -14,6 +14,7 @@ from holdfast.broker.config import MIN_ISR
 from holdfast.broker.config_keys import ConfigError
 from holdfast.broker.dispatch import Refused, RequestContext
 from holdfast.broker.ledger import LEDGER_CONFIGS
+from holdfast.broker.slices import counted
 from holdfast.broker.topic_config import validate_overrides
 from holdfast.broker.topics import invalid_name
 from holdfast.coordinator.extensions import Extensions
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.broker.server import Broker
 
 logger = logging.getLogger(__name__)
+
+MOST_CONFIGS: Final = 1_000
 
 #: A topic's overrides as they are → as they shall be.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -57,13 +60,16 @@ async def alter_all(
     broker: Broker, resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 ) -> list[tuple[R, ErrorCode, str | None]]:
     """Each resource with what became of it: an error on one changes nothing for the others."""
-    seen = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    seen = await broker.slices.finish(
+        counted((resource.resource_type, resource.resource_name) for resource in resources)
+    )
     outcomes: list[tuple[R, ErrorCode, str | None]] = []
     async with broker.topics.configuring:
-        for resource in resources:
+        async for resource in broker.slices.over(resources):
             try:
                 if seen[resource.resource_type, resource.resource_name] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                refuse_many_configs(resource.configs)
                 _refuse_duplicates(config.name for config in resource.configs)
                 await alter(resource)
             except Refused as refusal:
@@ -205,6 +211,13 @@ def _with_min_isr_of_all(before: Mapping[str, str], own: Mapping[str, str]) -> M
     if own.get(MIN_ISR) not in (None, before.get(MIN_ISR)):
         raise Refused(ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
     return own
+
+
+def refuse_many_configs(configs: Sequence[object]) -> None:
+    """There are not so many, so one of them would be refused anyway."""
+    if len(configs) > MOST_CONFIGS:
+        message = f"{len(configs)} configs of one resource; at most {MOST_CONFIGS} are looked at"
+        raise Refused(ErrorCode.INVALID_CONFIG, message)
 
 
 def _refuse_duplicates(names: Iterable[str]) -> None:

@@ -56,6 +56,8 @@ LARGE_READ: Final = SCRATCH_BYTES // 2
 LARGE_FRAME: Final = 16 * 1024
 """A request of more bytes may have thousands of elements: it is decoded in slices."""
 
+FREED_AT_ONCE: Final = 100
+
 JOINED_PARTS: Final = 1024
 """As many pieces of a large reply are joined at a time."""
 
@@ -287,7 +289,10 @@ class Connection(asyncio.BufferedProtocol):
         response = await answer
         if type(response) in (Encoded, LastReply) or response is NO_REPLY:
             return response
-        return await self._broker.slices.finish(_encode(response, version))
+        encoded = await self._broker.slices.finish(_encode(response, version))
+        if self._parked_api not in WAIT_FOR_OTHERS:  # whose responses may be those of others, too
+            await self._broker.slices.finish(_let_go(response))
+        return encoded
 
     def _fail(self, error: Exception) -> None:
         """A request that is malformed closes its connection with one log line; one that we could not answer, too."""
@@ -331,8 +336,9 @@ class Connection(asyncio.BufferedProtocol):
             size = sum(map(len, parts))
         size += 5 if flexible else 4
         parts[0] = _frame_start_flexible(size, correlation_id, 0) if flexible else _frame_start(size, correlation_id)
-        if api is FETCH:
-            self._outbox.add(parts, size + 4)  # with records that stay in their files
+        if api is FETCH or size > FLUSH_BYTES:
+            # With records that stay in their files, or too much to be copied once more.
+            self._outbox.add(parts, size + 4)
         else:
             self._send(b"".join(parts))
 
@@ -473,6 +479,15 @@ def _encode(response: Any, version: int) -> Work[EncodedParts]:
         yield
     size += _join(parts, joined)
     return EncodedParts(joined, size)
+
+
+def _let_go(response: Any) -> Work[None]:
+    """A hundred thousand objects at once would take long to give back."""
+    for name in response.__slots__:
+        things = getattr(response, name)
+        while type(things) is list and len(things) > FREED_AT_ONCE:
+            yield
+            del things[-FREED_AT_ONCE:]
 
 
 def _join(parts: list[Any], joined: list[Any]) -> int:

@@ -17,6 +17,7 @@ from holdfast.broker.journal import Fact, GroupJournal
 from holdfast.broker.ledger import LedgerWriter
 from holdfast.broker.log_lines import say
 from holdfast.broker.partition import Partition
+from holdfast.broker.slices import Work
 from holdfast.coordinator.context import GroupConfig
 from holdfast.coordinator.coordinator import GroupCoordinator
 from holdfast.coordinator.effects import Append, Effects
@@ -39,6 +40,9 @@ LOAD_CHUNK: Final = 1_000
 MANY_RECORDS: Final = 100_000
 """When so many were loaded they are put out of the garbage collector's sight: each of its full searches would otherwise
 go through all of them, and stop the event loop for that long."""
+
+FIRED_AT_ONCE: Final = 4
+"""So many deadlines of groups are met before it is looked whether others should have their turn."""
 
 NOTED: Final = frozenset(
     {
@@ -103,6 +107,7 @@ class Groups:
         )
         self._wall_minus_clock_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_firing = False
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -134,8 +139,21 @@ class Groups:
     def _tick(self) -> None:
         now_ms = self.now_ms()
         deadline_ms = self.coordinator.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= now_ms:
-            self._perform(self.coordinator.fire_timers(now_ms))
+        if self._is_firing or deadline_ms is None or deadline_ms > now_ms:
+            return
+        self._is_firing = True
+        rest = self._broker.slices.begin(self._fire(now_ms))
+        if isinstance(rest, Coroutine):
+            self._broker.changes.start(rest)
+
+    def _fire(self, until_ms: int) -> Work[None]:
+        """The sessions of thousands of members may end in one tick: a few at a time, and others are served between."""
+        try:
+            while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= until_ms:
+                self._perform(self.coordinator.fire_timers(self.now_ms(), FIRED_AT_ONCE))
+                yield
+        finally:
+            self._is_firing = False
 
     async def _load(self, partitions: range) -> None:
         with _no_search_for_cycles():

@@ -185,6 +185,7 @@ class Broker:
         self.clock.stop()
         await self.groups.stop()
         await self.changes.settled()
+        self.slices.close()
         await self.housekeeping.stop()
         await self.flusher.stop()
         await asyncio.to_thread(self._close_data)

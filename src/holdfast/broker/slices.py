@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections import deque
+import heapq
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from time import monotonic
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
+K = TypeVar("K")
+S = TypeVar("S")
 T = TypeVar("T")
 
 Work: TypeAlias = Generator[Any, Any, T]
@@ -32,7 +35,12 @@ FREE_SECONDS: Final = 0.05
 """A connection whose request took longer than this rests for as long as it took before its next long one begins: so
 one connection has half of the event loop's time at most, even if nobody else wants any."""
 
+RUN: Final = 2_000
+"""So many names are sorted at once: about a millisecond."""
+
 NEVER: Final = 1_000_000_000
+LINGER_SECONDS: Final = 1.0
+"""So long after the last long work the garbage collector searches as usual again."""
 
 
 class Resting(Protocol):
@@ -48,7 +56,7 @@ class Slices:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_granted = False
         self._under_way = 0
-        self._usual_threshold = gc.get_threshold()
+        self._usual_threshold: tuple[int, int, int] | None = None
 
     def begin(self, work: Work[T], account: Resting | None = None) -> T | Coroutine[Any, Any, T]:
         """The outcome if it takes no longer than a slice, else a coroutine that has it later."""
@@ -71,12 +79,16 @@ class Slices:
     async def over(self, things: Iterable[T]) -> AsyncIterator[T]:
         """The things one by one, for a coroutine that goes through many: it pauses between two of them when it must."""
         until = monotonic() + SLICE_SECONDS
-        for thing in things:
-            if monotonic() > until:
-                await self._turn()
-                self._slice_is_over()  # it may wait for anything now: the next one need not wait for that
-                until = monotonic() + SLICE_SECONDS
-            yield thing
+        self._started()
+        try:
+            for thing in things:
+                if monotonic() > until:
+                    await self._turn()
+                    self._slice_is_over()  # it may wait for anything now: the next one need not wait for that
+                    until = monotonic() + SLICE_SECONDS
+                yield thing
+        finally:
+            self._ended()
 
     async def _go_on(self, work: Work[T], awaited: Awaitable[Any] | None, account: Resting | None) -> T:
         self._started()
@@ -138,14 +150,25 @@ class Slices:
         """A large request is some 100,000 objects, which go when it is answered. Until then the collector's full search
         would go through all of them, again and again, and hold the event loop for that long."""
         self._under_way += 1
-        if self._under_way == 1:
+        if self._usual_threshold is None:
             self._usual_threshold = young, middle, _ = gc.get_threshold()
             gc.set_threshold(young, middle, NEVER)
 
     def _ended(self) -> None:
         self._under_way -= 1
         if self._under_way == 0:
+            # Not at once: its answer is still to be encoded and sent.
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._search_again)
+
+    def _search_again(self) -> None:
+        if self._under_way == 0:
+            self.close()
+
+    def close(self) -> None:
+        """The garbage collector searches as usual again."""
+        if self._usual_threshold is not None:
             gc.set_threshold(*self._usual_threshold)
+            self._usual_threshold = None
 
 
 def _slice(step: Callable[[], Awaitable[Any] | None], work: Work[Any], until: float) -> Awaitable[Any] | None:
@@ -164,3 +187,40 @@ async def _outcome_of(awaited: Awaitable[Any], work: Work[Any]) -> Callable[[], 
         failure = error
         return lambda: work.throw(failure)
     return lambda: work.send(value)
+
+
+# -- what handlers do in slices ----------------------------------------------------------------------------------------
+
+
+def each(function: Callable[[S], T], things: Iterable[S]) -> Work[list[T]]:
+    """What the function makes of each of them."""
+    made: list[T] = []
+    for thing in things:
+        yield
+        made.append(function(thing))
+    return made
+
+
+def counted(keys: Iterable[K]) -> Work[Counter[K]]:
+    """How often each key is there."""
+    times: Counter[K] = Counter()
+    for key in keys:
+        yield
+        times[key] += 1
+    return times
+
+
+def in_order(names: Iterable[str]) -> Work[list[str]]:
+    """Sorted, each once: in runs first, because one sort of many could not pause."""
+    seen: dict[str, None] = {}
+    for name in names:
+        yield
+        seen[name] = None
+    if len(seen) <= RUN:
+        return sorted(seen)
+    unique = list(seen)
+    runs: list[list[str]] = []
+    for start in range(0, len(unique), RUN):
+        yield
+        runs.append(sorted(unique[start : start + RUN]))
+    return (yield from each(lambda name: name, heapq.merge(*runs)))

@@ -209,8 +209,9 @@ class GroupCoordinator:
     def next_deadline_ms(self) -> int | None:
         return self._ctx.timers.next_ms()
 
-    def fire_timers(self, now_ms: int) -> Effects:
-        self._ctx.timers.fire(now_ms)
+    def fire_timers(self, now_ms: int, most: int | None = None) -> Effects:
+        """What is due happens; with `most`, no more than so much of it at a time."""
+        self._ctx.timers.fire(now_ms, most)
         return self._drain(now_ms)
 
     # -- membership ----------------------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class Announcement:
 def wrong_with(announcement: Announcement) -> str | None:
     if not announcement.instance_ids:
         return "no instance ids are given"
+    if len(announcement.instance_ids) > MOST_REGISTERED:
+        return f"{len(announcement.instance_ids)} instance ids are given; a group expects at most {MOST_REGISTERED}"
     if not 1 <= announcement.wait_ms <= LONGEST_WAIT_MS:
         return f"wait_ms is {announcement.wait_ms}; it must be from 1 to {LONGEST_WAIT_MS}"
     return None

@@ -71,10 +71,10 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def fire(self, now_ms: int) -> None:
-        """Runs everything that is due."""
+    def fire(self, now_ms: int, most: int | None = None) -> None:
+        """Runs everything that is due, or the first so many of it; the others stay due."""
         self._fired_ms = now_ms
-        while self._heap and self._heap[0][0] <= now_ms:
+        while self._heap and self._heap[0][0] <= now_ms and most != 0:
             queued_ms, _, timer = heapq.heappop(self._heap)
             if timer.action is None or queued_ms != timer._queued_ms:
                 continue
@@ -83,3 +83,4 @@ class Timers:
                 continue
             action, timer.action = timer.action, None
             action(now_ms)
+            most = None if most is None else most - 1

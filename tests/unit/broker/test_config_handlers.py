@@ -16,8 +16,10 @@ from holdfast.broker.handlers.describe_configs import describe_configs
 from holdfast.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from holdfast.broker.ledger import LEDGER_CONFIGS
 from holdfast.broker.server import Broker
+from holdfast.broker.slices import Slices
 from holdfast.coordinator.ledger import LEDGER_TOPIC
 from holdfast.log.errors import StorageError
+from holdfast.log.inspection import at_once
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from holdfast.wire.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -68,6 +70,7 @@ class FakeBroker:
         self.topic = FakeTopic("t", {name.replace("_", "."): value for name, value in overrides.items()})
         self.topics = FakeTopics(self.topic)
         self.changes = Changes()
+        self.slices = Slices()
         self.altering = asyncio.Lock()
 
     async def alter_configs(self, config: BrokerConfig) -> None:
@@ -91,7 +94,7 @@ class FakeBroker:
         request = DescribeConfigsRequest(
             resources=[resource], include_synonyms=synonyms, include_documentation=documentation
         )
-        [result] = describe_configs(self.as_broker, request, NO_CONTEXT).results
+        [result] = at_once(describe_configs(self.as_broker, request, NO_CONTEXT)).results
         assert (result.resource_type, result.resource_name) == (kind, name)
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -197,15 +197,27 @@ def test_a_connection_rests_after_long_work_and_only_before_more_of_it() -> None
     run(scenario())
 
 
-def test_the_collector_makes_no_full_search_meanwhile() -> None:
+@pytest.fixture(autouse=True)
+def usual_threshold() -> Iterator[tuple[int, int, int]]:
+    usual = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield gc.get_threshold()
+    gc.set_threshold(*usual)
+
+
+def test_the_collector_makes_no_full_search_meanwhile(
+    usual_threshold: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.broker.slices.LINGER_SECONDS", 0.01)
+
     async def scenario() -> None:
-        usual = gc.get_threshold()
         task = asyncio.create_task(Slices().finish(busy(0.02)))
         await asyncio.sleep(0.005)
 
         assert gc.get_threshold()[2] > 1_000_000
         await task
-        assert gc.get_threshold() == usual
+        await asyncio.sleep(0.5)
+        assert gc.get_threshold() == usual_threshold
 
     run(scenario())
 

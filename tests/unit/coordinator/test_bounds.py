@@ -220,10 +220,10 @@ def test_a_join_phase_that_nobody_comes_to_does_not_begin_anew_with_every_millis
     fired = 0
     fire = bench.coordinator.fire_timers
 
-    def counted(now_ms: int) -> Effects:
+    def counted(now_ms: int, most: int | None = None) -> Effects:
         nonlocal fired
         fired += 1
-        return fire(now_ms)
+        return fire(now_ms, most)
 
     bench.coordinator.fire_timers = counted  # type: ignore[method-assign]
     assert bench.state() == "PreparingRebalance"

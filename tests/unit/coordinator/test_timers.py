@@ -101,3 +101,15 @@ def test_a_hundred_thousand_times_put_off_is_one_entry() -> None:
         timers.move(timer, 1_000 + number)
 
     assert len(timers._heap) == 1
+
+
+def test_no_more_than_so_many_fire_at_once_and_the_others_stay_due() -> None:
+    timers, fired = Timers(), list[int]()
+    for at_ms in (30, 10, 20):
+        timers.at(at_ms, lambda _, at_ms=at_ms: fired.append(at_ms))  # type: ignore[misc]
+
+    timers.fire(100, 2)
+    assert (fired, timers.next_ms()) == ([10, 20], 30)
+
+    timers.fire(100)
+    assert fired == [10, 20, 30]

@@ -97,7 +97,8 @@ def _behind(guard: Guard, function: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(broker: Broker, request: Any, context: RequestContext) -> Any:
         access = context.access
         assert access is not None
-        return guard(Asking(broker, request, context, access, function))
+        answer = guard(Asking(broker, request, context, access, function))
+        return through(answer) if isinstance(answer, Generator) else answer
 
     return guarded
 
@@ -105,25 +106,30 @@ def _behind(guard: Guard, function: Callable[..., Any]) -> Callable[..., Any]:
 # -- what guards share -------------------------------------------------------------------------------------------------
 
 
-def parted(things: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+def through(answer: Any) -> Work[Any]:
+    """What comes of an answer that takes time to be made, be it the guard's, the handler's, or both."""
+    while isinstance(answer, Generator):
+        answer = yield from answer
+    return answer
+
+
+def parted(things: Iterable[T], may: Callable[[T], bool]) -> Work[tuple[list[T], list[T]]]:
     """Those that may go on, and those that may not."""
     allowed: list[T] = []
     refused: list[T] = []
     for thing in things:
+        yield
         (allowed if may(thing) else refused).append(thing)
     return allowed, refused
 
 
-def then(answer: Any, change: Callable[[Any], Any]) -> Any:
-    """The handler's answer with a change, now or when it is there."""
-    if isinstance(answer, Generator):
-        return _in_slices(answer, change)
-    return _later(answer, change) if isinstance(answer, Coroutine) else change(answer)
+def then(asking: Asking, answer: Any, change: Callable[[Any], Any]) -> Work[Any]:
+    """The handler's answer with a change, now or when it is there. A change of many things may be a generator."""
+    answer = yield from through(answer)
+    if isinstance(answer, Coroutine):
+        return _later(asking, answer, change)
+    return (yield from through(change(answer)))
 
 
-def _in_slices(work: Work[Any], change: Callable[[Any], Any]) -> Work[Any]:
-    return then((yield from work), change)
-
-
-async def _later(answer: Coroutine[Any, Any, Any], change: Callable[[Any], Any]) -> Any:
-    return change(await answer)
+async def _later(asking: Asking, answer: Coroutine[Any, Any, Any], change: Callable[[Any], Any]) -> Any:
+    return await asking.broker.slices.finish(through(change(await answer)))

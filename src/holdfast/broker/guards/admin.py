@@ -14,8 +14,10 @@ from holdfast.broker.guards._guarding import (
     guards,
     parted,
     then,
+    through,
 )
 from holdfast.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.alter_configs import ALTER_CONFIGS, AlterConfigsResourceResponse
 from holdfast.wire.apis.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
@@ -58,7 +60,7 @@ from holdfast.wire.fields import ZERO_UUID
 def create_topics(asking: Asking) -> Any:
     access = asking.access
     every_name = access.operations(ResourceType.CLUSTER, CLUSTER_NAME) & 1 << Operation.CREATE
-    allowed, refused = parted(
+    allowed, refused = yield from parted(
         asking.request.topics, lambda topic: bool(every_name) or access.topic(Operation.CREATE, topic.name)
     )
 
@@ -73,7 +75,7 @@ def create_topics(asking: Asking) -> Any:
         ]
         return response
 
-    return then(asking.go_on(topics=allowed), with_refusals)
+    return (yield from then(asking, asking.go_on(topics=allowed), with_refusals))
 
 
 @guards(DELETE_TOPICS)
@@ -82,6 +84,7 @@ def delete_topics(asking: Asking) -> Any:
     allowed: list[DeleteTopicState] = []
     refused: list[DeletableTopicResult] = []
     for wanted in request.topics:
+        yield
         refusal = _not_deletable(asking, wanted)
         if refusal is None:
             allowed.append(wanted)
@@ -89,6 +92,7 @@ def delete_topics(asking: Asking) -> Any:
             refused.append(refusal)
     names = []
     for name in request.topic_names:
+        yield
         refusal = _not_deletable(asking, DeleteTopicState(name))
         if refusal is None:
             names.append(name)
@@ -99,7 +103,7 @@ def delete_topics(asking: Asking) -> Any:
         response.responses += refused
         return response
 
-    return then(asking.go_on(topics=allowed, topic_names=names), with_refusals)
+    return (yield from then(asking, asking.go_on(topics=allowed, topic_names=names), with_refusals))
 
 
 def _not_deletable(asking: Asking, wanted: DeleteTopicState) -> DeletableTopicResult | None:
@@ -120,7 +124,9 @@ def _not_deletable(asking: Asking, wanted: DeleteTopicState) -> DeletableTopicRe
 
 @guards(CREATE_PARTITIONS)
 def create_partitions(asking: Asking) -> Any:
-    allowed, refused = parted(asking.request.topics, lambda topic: asking.access.topic(Operation.ALTER, topic.name))
+    allowed, refused = yield from parted(
+        asking.request.topics, lambda topic: asking.access.topic(Operation.ALTER, topic.name)
+    )
 
     def with_refusals(response: CreatePartitionsResponse) -> CreatePartitionsResponse:
         response.results += [
@@ -129,7 +135,7 @@ def create_partitions(asking: Asking) -> Any:
         ]
         return response
 
-    return then(asking.go_on(topics=allowed), with_refusals)
+    return (yield from then(asking, asking.go_on(topics=allowed), with_refusals))
 
 
 # -- configs -----------------------------------------------------------------------------------------------------------
@@ -150,10 +156,11 @@ def _refusal(asking: Asking, operation: Operation, resource: _Resource) -> Error
     return None if access.cluster(operation) else CLUSTER_REFUSED
 
 
-def _parted(asking: Asking, operation: Operation) -> tuple[list[Any], list[tuple[Any, ErrorCode]]]:
+def _parted(asking: Asking, operation: Operation) -> Work[tuple[list[Any], list[tuple[Any, ErrorCode]]]]:
     allowed: list[Any] = []
     refused: list[tuple[Any, ErrorCode]] = []
     for resource in asking.request.resources:
+        yield
         code = _refusal(asking, operation, resource)
         if code is None:
             allowed.append(resource)
@@ -164,8 +171,8 @@ def _parted(asking: Asking, operation: Operation) -> tuple[list[Any], list[tuple
 
 @guards(DESCRIBE_CONFIGS)
 def describe_configs(asking: Asking) -> Any:
-    allowed, refused = _parted(asking, Operation.DESCRIBE_CONFIGS)
-    response: DescribeConfigsResponse = asking.go_on(resources=allowed)
+    allowed, refused = yield from _parted(asking, Operation.DESCRIBE_CONFIGS)
+    response: DescribeConfigsResponse = yield from through(asking.go_on(resources=allowed))
     response.results += [
         DescribeConfigsResult(code, MESSAGES[code], resource.resource_type, resource.resource_name)
         for resource, code in refused
@@ -186,7 +193,7 @@ def incremental_alter_configs(asking: Asking) -> Any:
 def _alter(
     asking: Asking, kind: type[AlterConfigsResourceResponse] | type[IncrementalAlterConfigsResourceResponse]
 ) -> Any:
-    allowed, refused = _parted(asking, Operation.ALTER_CONFIGS)
+    allowed, refused = yield from _parted(asking, Operation.ALTER_CONFIGS)
 
     def with_refusals(response: Any) -> Any:
         response.responses += [
@@ -194,7 +201,7 @@ def _alter(
         ]
         return response
 
-    return then(asking.go_on(resources=allowed), with_refusals)
+    return (yield from then(asking, asking.go_on(resources=allowed), with_refusals))
 
 
 @guards(DESCRIBE_CLIENT_QUOTAS)

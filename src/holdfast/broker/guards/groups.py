@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.broker.guards._guarding import GROUP_REFUSED, MESSAGES, Asking, guards, parted, then
+from holdfast.broker.guards._guarding import GROUP_REFUSED, MESSAGES, Asking, guards, parted, then, through
 from holdfast.broker.handlers.find_coordinator import BATCHED_SINCE, GROUP
 from holdfast.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
+from holdfast.broker.slices import Work, each
 from holdfast.coordinator.answers import join_error, sync_error
 from holdfast.coordinator.coordinator import FIRST_SYNC_WITH_PROTOCOL
 from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP, AddMembersToGroupResponse
@@ -92,24 +93,26 @@ def find_coordinator(asking: Asking) -> Any:
         return FindCoordinatorResponse(
             error_code=GROUP_REFUSED, error_message=MESSAGES[GROUP_REFUSED], node_id=-1, host="", port=-1
         )
-    allowed, refused = parted(request.coordinator_keys, lambda key: access.group(Operation.DESCRIBE, key))
-    response: FindCoordinatorResponse = asking.go_on(coordinator_keys=allowed)
-    response.coordinators += [
-        FoundCoordinator(
+    allowed, refused = yield from parted(request.coordinator_keys, lambda key: access.group(Operation.DESCRIBE, key))
+    response: FindCoordinatorResponse = yield from through(asking.go_on(coordinator_keys=allowed))
+    response.coordinators += yield from each(
+        lambda key: FoundCoordinator(
             key=key, node_id=-1, host="", port=-1, error_code=GROUP_REFUSED, error_message=MESSAGES[GROUP_REFUSED]
-        )
-        for key in refused
-    ]
+        ),
+        refused,
+    )
     return response
 
 
 @guards(DESCRIBE_GROUPS)
 def describe_groups(asking: Asking) -> Any:
-    allowed, refused = parted(
+    allowed, refused = yield from parted(
         dict.fromkeys(asking.request.groups), lambda group_id: asking.access.group(Operation.DESCRIBE, group_id)
     )
-    response: DescribeGroupsResponse = asking.go_on(groups=allowed)
-    response.groups += [DescribedGroup(error_code=GROUP_REFUSED, group_id=group_id) for group_id in refused]
+    response: DescribeGroupsResponse = yield from through(asking.go_on(groups=allowed))
+    response.groups += yield from each(
+        lambda group_id: DescribedGroup(error_code=GROUP_REFUSED, group_id=group_id), refused
+    )
     return response
 
 
@@ -124,12 +127,12 @@ def list_groups(asking: Asking) -> Any:
 
 @guards(DELETE_GROUPS)
 def delete_groups(asking: Asking) -> Any:
-    allowed, refused = parted(
+    allowed, refused = yield from parted(
         dict.fromkeys(asking.request.groups_names), lambda group_id: asking.access.group(Operation.DELETE, group_id)
     )
 
-    def with_refusals(response: DeleteGroupsResponse) -> DeleteGroupsResponse:
-        response.results += [DeletableGroupResult(group_id, GROUP_REFUSED) for group_id in refused]
+    def with_refusals(response: DeleteGroupsResponse) -> Work[DeleteGroupsResponse]:
+        response.results += yield from each(lambda group_id: DeletableGroupResult(group_id, GROUP_REFUSED), refused)
         return response
 
-    return then(asking.go_on(groups_names=allowed), with_refusals)
+    return (yield from then(asking, asking.go_on(groups_names=allowed), with_refusals))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.broker.config_resources import alter_all, alter_resource, refuse_null
 from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.broker.slices import each
 from holdfast.wire.apis.alter_configs import (
     ALTER_CONFIGS,
     AlterConfigsRequest,
@@ -13,6 +14,7 @@ from holdfast.wire.apis.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from holdfast.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from holdfast.broker.server import Broker
@@ -30,14 +32,15 @@ async def alter_configs(
             broker, resource, lambda _: overrides, context=context, validate_only=request.validate_only
         )
 
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in await alter_all(broker, request.resources, alter)
-        ]
+    outcomes = await alter_all(broker, request.resources, alter)
+    return AlterConfigsResponse(responses=await broker.slices.finish(each(_response, outcomes)))
+
+
+def _response(outcome: tuple[AlterConfigsResource, ErrorCode, str | None]) -> AlterConfigsResourceResponse:
+    resource, code, message = outcome
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )

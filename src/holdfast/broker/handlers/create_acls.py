@@ -51,4 +51,4 @@ def _create_one(acls: set[Acl], creation: AclCreation) -> AclCreationResult:
 
 
 def _refusal(request: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
-    return CreateAclsResponse(results=[AclCreationResult(code, message) for _ in request.creations])
+    return CreateAclsResponse(results=[AclCreationResult(code, message)] * len(request.creations))

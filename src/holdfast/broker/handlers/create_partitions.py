@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import check_assignment, refuse_the_journal
 from holdfast.broker.handlers.create_topics import MAX_PARTITIONS_PER_REQUEST
+from holdfast.broker.slices import counted
 from holdfast.log import LogError
 from holdfast.wire.apis.create_partitions import (
     CREATE_PARTITIONS,
@@ -33,13 +33,13 @@ async def create_partitions(
     request: CreatePartitionsRequest,
     context: RequestContext,  # noqa: ARG001
 ) -> CreatePartitionsResponse:
-    times = Counter(wanted.name for wanted in request.topics)
+    times = await broker.slices.finish(counted(wanted.name for wanted in request.topics))
     duplicates = [
         CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name, count in times.items()
         if count > 1
     ]
-    wanted = [one for one in request.topics if times[one.name] == 1]
+    wanted = [one async for one in broker.slices.over(request.topics) if times[one.name] == 1]
     results = await broker.changes.to_the_end(_grow_all(broker, wanted, validate_only=request.validate_only))
     return CreatePartitionsResponse(results=duplicates + results)
 
@@ -54,7 +54,7 @@ async def _grow_all(
     left = list(wanted)
     while left:
         growing: list[tuple[Topic, int]] = []
-        for one in left:
+        async for one in broker.slices.over(left):
             try:
                 growing.append((_check(broker, one), one.count))
             except Refused as refused:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.config_entries import topic_entries
 from holdfast.broker.config_keys import ConfigError
+from holdfast.broker.config_resources import refuse_many_configs
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import check_assignment, refuse_the_journal
+from holdfast.broker.slices import Work, counted
 from holdfast.broker.topic_config import validate_overrides
 from holdfast.broker.topics import NewTopic, Topics, invalid_name
 from holdfast.log import LogError
@@ -44,9 +45,11 @@ async def create_topics(
     request: CreateTopicsRequest,
     context: RequestContext,  # noqa: ARG001
 ) -> CreateTopicsResponse:
-    times = Counter(wanted.name for wanted in request.topics)
+    times = await broker.slices.finish(counted(wanted.name for wanted in request.topics))
     duplicates = [name for name, count in times.items() if count > 1]
-    wanted = [one for one in request.topics if times[one.name] == 1 and one.name != CLUSTER_METADATA]
+    wanted = [
+        one async for one in broker.slices.over(request.topics) if times[one.name] == 1 and one.name != CLUSTER_METADATA
+    ]
     results = await broker.changes.to_the_end(_create_all(broker, wanted, validate_only=request.validate_only))
     results += [_refusal(name, Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in duplicates]
     if times[CLUSTER_METADATA] == 1:
@@ -59,10 +62,10 @@ async def _create_all(
     broker: Broker, wanted: Sequence[CreatableTopic], *, validate_only: bool
 ) -> list[CreatableTopicResult]:
     """Those that can be created are, with one change to the disk for all of them."""
-    too_many = _partitions_asked_for(broker, wanted) > MAX_PARTITIONS_PER_REQUEST
+    too_many = await broker.slices.finish(_partitions_asked_for(broker, wanted)) > MAX_PARTITIONS_PER_REQUEST
     checked: dict[str, NewTopic | Refused] = {}
     unified: dict[str, str] = {}
-    for one in wanted:
+    async for one in broker.slices.over(wanted):
         try:
             if too_many:
                 message = "Excessively large number of partitions per request."
@@ -146,6 +149,7 @@ def _check_name(topics: Topics, name: str, asked_before: Mapping[str, str]) -> N
 
 
 def _overrides(broker: Broker, wanted: CreatableTopic) -> dict[str, str]:
+    refuse_many_configs(wanted.configs)
     unset = [config.name for config in wanted.configs if config.value is None]
     if unset:
         message = f"Null value not supported for topic configs: {','.join(unset)}"
@@ -158,9 +162,10 @@ def _overrides(broker: Broker, wanted: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
-def _partitions_asked_for(broker: Broker, wanted: Sequence[CreatableTopic]) -> int:
+def _partitions_asked_for(broker: Broker, wanted: Sequence[CreatableTopic]) -> Work[int]:
     total = 0
     for one in wanted:
+        yield
         count = broker.config.num_partitions if one.num_partitions == DEFAULT else max(0, one.num_partitions)
         total += len(one.assignments) or count
     return total

@@ -73,4 +73,4 @@ def _described(acl: Acl) -> DeleteAclsMatchingAcl:
 
 
 def _refusal(request: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(code, message) for _ in request.filters])
+    return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(code, message)] * len(request.filters))

@@ -27,7 +27,7 @@ async def delete_groups(
     context: RequestContext,  # noqa: ARG001
 ) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
-    for group_id in dict.fromkeys(request.groups_names):
+    async for group_id in broker.slices.over(dict.fromkeys(request.groups_names)):
         answer = broker.groups.ask(partial(_delete, broker, group_id))
         code = await answer if isinstance(answer, Coroutine) else answer
         results.append(DeletableGroupResult(group_id, code))

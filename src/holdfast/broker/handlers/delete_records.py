@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
+from holdfast.broker.slices import each
 from holdfast.broker.topic_config import value_of
 from holdfast.log import LogError, OffsetOutOfRange, StorageError
 from holdfast.wire.apis.delete_records import (
@@ -45,11 +47,11 @@ async def delete_records(
 async def _delete_records(broker: Broker, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     done: list[DeleteRecordsPartitionResult] = []
-    for wanted_topic in request.topics:
+    async for wanted_topic in broker.slices.over(request.topics):
         topic = broker.topics.get(wanted_topic.name)
         # As in Kafka, the last one counts of several for one partition.
-        by_index = {wanted.partition_index: wanted for wanted in wanted_topic.partitions}
-        results = [_cut(broker, topic, wanted) for wanted in by_index.values()]
+        by_index = {wanted.partition_index: wanted async for wanted in broker.slices.over(wanted_topic.partitions)}
+        results = await broker.slices.finish(each(partial(_cut, broker, topic), by_index.values()))
         done += [result for result in results if not result.error_code]
         response.topics.append(DeleteRecordsTopicResult(wanted_topic.name, results))
     if done:

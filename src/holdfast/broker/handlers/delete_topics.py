@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import refuse_the_journal
+from holdfast.broker.slices import Work, each
 from holdfast.log import LogError
 from holdfast.wire.apis.delete_topics import (
     DELETE_TOPICS,
@@ -31,7 +32,7 @@ FIRST_WITH_DELETION_DISABLED: Final = 3
 
 @handles(DELETE_TOPICS)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    wanted = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+    wanted = request.topics or await broker.slices.finish(each(DeleteTopicState, request.topic_names))
     if not broker.config.delete_topic_enable:
         disabled = context.api_version >= FIRST_WITH_DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
@@ -41,7 +42,7 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: R
 
 async def _delete_all(broker: Broker, wanted: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
     """Those that may be deleted are, with one change to the disk for all of them."""
-    found, results = _resolve(broker, wanted)
+    found, results = await broker.slices.finish(_resolve(broker, wanted))
     doomed: list[Topic] = []
     for topic in found:
         try:
@@ -62,12 +63,15 @@ async def _delete_all(broker: Broker, wanted: Sequence[DeleteTopicState]) -> lis
     ]
 
 
-def _resolve(broker: Broker, wanted: Sequence[DeleteTopicState]) -> tuple[list[Topic], list[DeletableTopicResult]]:
+def _resolve(
+    broker: Broker, wanted: Sequence[DeleteTopicState]
+) -> Work[tuple[list[Topic], list[DeletableTopicResult]]]:
     """The topics to delete, and the refusals. Whatever is named twice, in whichever way, is left alone."""
     refusals: list[DeletableTopicResult] = []
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for name, topic_id in ((one.name, one.topic_id) for one in wanted):
+        yield
         if name is not None and topic_id != ZERO_UUID:
             refusals.append(_invalid(name, topic_id, "You may not specify both topic name and topic id."))
         elif name is not None:
@@ -78,6 +82,7 @@ def _resolve(broker: Broker, wanted: Sequence[DeleteTopicState]) -> tuple[list[T
             refusals.append(_invalid(name, topic_id, "Neither topic name nor id were specified."))
     doomed: dict[bytes, Topic] = {}
     for topic_id, count in ids.items():
+        yield
         topic = broker.topics.by_id(topic_id)
         if count > 1:
             refusals.append(_invalid(None, topic_id, "Duplicate topic id."))
@@ -87,6 +92,7 @@ def _resolve(broker: Broker, wanted: Sequence[DeleteTopicState]) -> tuple[list[T
         else:
             doomed[topic_id] = topic
     for name, count in names.items():
+        yield
         topic = broker.topics.get(name)
         if count > 1:
             refusals.append(_invalid(name, ZERO_UUID, "Duplicate topic name."))

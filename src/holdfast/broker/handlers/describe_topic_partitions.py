@@ -14,6 +14,7 @@ from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.handlers._common import topic_operations
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.broker.security.acls import Operation
+from holdfast.broker.slices import Work, each, in_order
 from holdfast.broker.topics import INTERNAL_TOPICS, Topic, invalid_name
 from holdfast.wire.apis.describe_topic_partitions import (
     DESCRIBE_TOPIC_PARTITIONS,
@@ -32,26 +33,33 @@ if TYPE_CHECKING:
 @handles(DESCRIBE_TOPIC_PARTITIONS)
 def describe_topic_partitions(
     broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> DescribeTopicPartitionsResponse:
+) -> Work[DescribeTopicPartitionsResponse]:
     asked = [topic.name for topic in request.topics]
     if _is_malformed(asked, request.cursor):
-        return DescribeTopicPartitionsResponse(
-            topics=[DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name) for name in asked]
+        refusals = yield from each(
+            lambda name: DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name), asked
         )
+        return DescribeTopicPartitionsResponse(topics=refusals)
     begin = request.cursor or Cursor()
-    names = sorted({name for name in asked or (topic.name for topic in broker.topics) if name >= begin.topic_name})
+    present = asked or [topic.name for topic in broker.topics]
+    names = yield from in_order(name for name in present if name >= begin.topic_name)
     access = context.access
-    visible = [name for name in names if access is None or access.topic(Operation.DESCRIBE, name)]
+    visible: list[str] = []
+    for name in names:
+        yield
+        if access is None or access.topic(Operation.DESCRIBE, name):
+            visible.append(name)
     limit = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
-    response = _page(broker, visible, begin, limit)
+    response = yield from _page(broker, visible, begin, limit)
     for described in response.topics:
+        yield
         described.topic_authorized_operations = topic_operations(access, described.name or "")
-    if asked:
+    if asked and len(visible) < len(names):
         # Whether they exist or not is not to be known. As in Kafka every page names them.
-        refused = sorted(set(names).difference(visible))
-        response.topics += [
-            DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in refused
-        ]
+        refused = yield from in_order(set(names).difference(visible))
+        response.topics += yield from each(
+            lambda name: DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name), refused
+        )
     return response
 
 
@@ -62,10 +70,11 @@ def _is_malformed(asked: Sequence[str], cursor: Cursor | None) -> bool:
     return cursor.partition_index < 0 or (bool(asked) and cursor.topic_name not in asked)
 
 
-def _page(broker: Broker, names: Sequence[str], begin: Cursor, limit: int) -> DescribeTopicPartitionsResponse:
+def _page(broker: Broker, names: Sequence[str], begin: Cursor, limit: int) -> Work[DescribeTopicPartitionsResponse]:
     response = DescribeTopicPartitionsResponse()
     left = limit
     for name in names:
+        yield
         if left == 0:
             response.next_cursor = Cursor(name, 0)
             break

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.partition import LEADER_EPOCH, Partition
+from holdfast.broker.slices import Work, each
 from holdfast.log import CorruptSegment, LogError, OffsetOutOfRange
 from holdfast.wire.apis.fetch import (
     FETCH,
@@ -23,6 +24,7 @@ from holdfast.wire.apis.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
 )
 from holdfast.wire.error_codes import ErrorCode
 
@@ -39,15 +41,37 @@ NO_SESSION: Final = -1
 @handles(FETCH)
 def fetch(
     broker: Broker, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+) -> Work[FetchResponse | Coroutine[Any, Any, FetchResponse]]:
     if request.session_epoch not in (NEW_SESSION, NO_SESSION):
         # It counts on what it said before, which nobody kept.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    reading = _Reading(broker, request, context.api_version)
-    response = reading.read()
+    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+    request.topics = yield from _each_partition_once(request.topics, by_id=by_id)
+    reading = _Reading(broker, request, by_id=by_id)
+    response = yield from reading.read()
     if reading.satisfied or request.max_wait_ms <= 0:
         return response
     return _wait(reading, request.max_wait_ms / 1000)
+
+
+def _each_partition_once(topics: list[FetchTopic], *, by_id: bool) -> Work[list[FetchTopic]]:
+    """As in Kafka, the last one counts of several for one partition."""
+    merged: dict[str | bytes, tuple[FetchTopic, dict[int, FetchPartition]]] = {}
+    asked = 0
+    for topic in topics:
+        yield
+        _, by_index = merged.setdefault(topic.topic_id if by_id else topic.topic, (topic, {}))
+        asked += len(topic.partitions)
+        for wanted in topic.partitions:
+            yield
+            by_index[wanted.partition] = wanted
+    if len(merged) == len(topics) and sum(len(by_index) for _, by_index in merged.values()) == asked:
+        return topics
+    return (
+        yield from each(
+            lambda entry: FetchTopic(entry[0].topic, entry[0].topic_id, list(entry[1].values())), merged.values()
+        )
+    )
 
 
 async def _wait(reading: _Reading, timeout_seconds: float) -> FetchResponse:
@@ -73,7 +97,7 @@ async def _wait(reading: _Reading, timeout_seconds: float) -> FetchResponse:
         timer.cancel()
         for partition in reading.partitions:
             partition.watchers.discard(grown)
-    return reading.read()
+    return await reading.broker.slices.finish(reading.read())
 
 
 class _Reading:
@@ -81,10 +105,10 @@ class _Reading:
 
     __slots__ = ("broker", "by_id", "min_bytes", "partitions", "request", "satisfied", "wanted")
 
-    def __init__(self, broker: Broker, request: FetchRequest, api_version: int) -> None:
+    def __init__(self, broker: Broker, request: FetchRequest, *, by_id: bool) -> None:
         self.broker = broker
         self.request = request
-        self.by_id = api_version >= FIRST_WITH_TOPIC_IDS
+        self.by_id = by_id
         # As Kafka: more than a reply may hold is not waited for.
         self.min_bytes = min(request.min_bytes, request.max_bytes, broker.config.fetch_max_bytes)
         self.satisfied = False
@@ -92,7 +116,7 @@ class _Reading:
         self.wanted: list[FetchPartition] = []
         """What is asked of each of `partitions`, in the same order."""
 
-    def read(self) -> FetchResponse:
+    def read(self) -> Work[FetchResponse]:
         self.partitions, self.wanted = [], []
         left = min(self.request.max_bytes, self.broker.config.fetch_max_bytes)
         found_bytes = 0
@@ -100,11 +124,13 @@ class _Reading:
         response = FetchResponse()
         topics = self.broker.topics
         for wanted_topic in self.request.topics:
+            yield
             topic = topics.by_id(wanted_topic.topic_id) if self.by_id else topics.get(wanted_topic.topic)
             answers: list[FetchablePartitionResponse] = []
             for wanted in wanted_topic.partitions:
+                yield
                 partition = topic.partition(wanted.partition) if topic is not None else None
-                if partition is None:
+                if partition is None or partition.deleted:
                     unknown_id = topic is None and self.by_id
                     code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     answer = _failed(wanted, code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
+from holdfast.broker.slices import Work, each
 from holdfast.wire.apis.find_coordinator import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
@@ -25,11 +26,12 @@ BATCHED_SINCE: Final = 4
 @handles(FIND_COORDINATOR)
 def find_coordinator(
     broker: Broker, request: FindCoordinatorRequest, context: RequestContext
-) -> FindCoordinatorResponse:
+) -> Work[FindCoordinatorResponse]:
     if context.api_version >= BATCHED_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[_found(broker, context, key, request.key_type) for key in request.coordinator_keys]
+        found_all = yield from each(
+            lambda key: _found(broker, context, key, request.key_type), request.coordinator_keys
         )
+        return FindCoordinatorResponse(coordinators=found_all)
     found = _found(broker, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,

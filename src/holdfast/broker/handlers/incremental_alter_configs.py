@@ -11,6 +11,7 @@ from holdfast.broker.config import BrokerConfig
 from holdfast.broker.config_keys import split_list
 from holdfast.broker.config_resources import ResourceType, alter_all, alter_resource, refuse_null
 from holdfast.broker.dispatch import Refused, RequestContext, handles
+from holdfast.broker.slices import each
 from holdfast.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlterableConfig,
@@ -47,16 +48,19 @@ async def incremental_alter_configs(
 
         await alter_resource(broker, resource, change, context=context, validate_only=request.validate_only)
 
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            IncrementalAlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in await alter_all(broker, request.resources, alter)
-        ]
+    outcomes = await alter_all(broker, request.resources, alter)
+    return IncrementalAlterConfigsResponse(responses=await broker.slices.finish(each(_response, outcomes)))
+
+
+def _response(
+    outcome: tuple[IncrementalAlterConfigsResource, ErrorCode, str | None],
+) -> IncrementalAlterConfigsResourceResponse:
+    resource, code, message = outcome
+    return IncrementalAlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.handlers._common import check_leader_epoch
 from holdfast.broker.partition import LEADER_EPOCH, Partition
+from holdfast.broker.slices import Work, counted, each
 from holdfast.log import CorruptSegment, LogError
 from holdfast.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -67,15 +67,19 @@ class _Search(NamedTuple):
 @handles(LIST_OFFSETS)
 def list_offsets(
     broker: Broker, request: ListOffsetsRequest, context: RequestContext
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    times = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+) -> Work[ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]]:
+    times = yield from counted(
+        (topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions
+    )
     searches: list[_Search] = []
     answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for wanted_topic in request.topics:
+        yield
         name = wanted_topic.name
         topic = broker.topics.get(name)
         of_topic = answers.setdefault(name, {})
         for wanted in wanted_topic.partitions:
+            yield
             index = wanted.partition_index
             if request.isolation_level not in ISOLATION_LEVELS:
                 of_topic[index] = ListOffsetsPartitionResponse(index, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -83,9 +87,8 @@ def list_offsets(
                 of_topic[index] = ListOffsetsPartitionResponse(index, ErrorCode.INVALID_REQUEST)
             else:
                 of_topic[index] = _answer(topic, wanted, context.api_version, searches)
-    response = ListOffsetsResponse(
-        topics=[ListOffsetsTopicResponse(name, list(of_topic.values())) for name, of_topic in answers.items()]
-    )
+    topics = yield from each(lambda found: ListOffsetsTopicResponse(found[0], list(found[1].values())), answers.items())
+    response = ListOffsetsResponse(topics=topics)
     return _after(searches, response) if searches else response
 
 

@@ -23,12 +23,13 @@ from holdfast.broker.handlers._common import cluster_operations, topic_operation
 from holdfast.broker.handlers.create_topics import DEFAULT, MAX_PARTITIONS_PER_REQUEST, create_topic
 from holdfast.broker.partition import LEADER_EPOCH
 from holdfast.broker.security.acls import Operation, ResourceType
+from holdfast.broker.slices import Work, each
 from holdfast.broker.topics import INTERNAL_TOPICS, Topic, invalid_name
+from holdfast.log.inspection import at_once
 from holdfast.wire.apis.create_topics import CreatableTopic
 from holdfast.wire.apis.metadata import (
     METADATA,
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -65,25 +66,31 @@ class _Question:
 
 
 @handles(METADATA)
-def metadata(broker: Broker, request: MetadataRequest, context: RequestContext) -> Reply | Waiting:
+def metadata(broker: Broker, request: MetadataRequest, context: RequestContext) -> Work[Reply | Waiting]:
     wanted, version = request.topics, context.api_version
     asked = _Question(broker, request, version, context.advertised, context.access)
     if wanted is None or (not wanted and version < FIRST_WITH_NULL_FOR_ALL):
-        return _all_topics(asked)
-    code = _malformed(wanted, version)
+        return (yield from _all_topics(asked))
+    ids: dict[bytes, None] = {}
+    names: dict[str, None] = {}
+    unnamed = False
+    for one in wanted:
+        yield
+        if one.topic_id != ZERO_UUID:
+            ids[one.topic_id] = None
+        if one.name is not None:
+            names[one.name] = None
+        else:
+            unnamed = True
+    code = _malformed(bool(ids), unnamed, version)
     if code:
-        topics = [MetadataResponseTopic(code, one.name or "", one.topic_id) for one in wanted]
+        topics = yield from each(lambda one: MetadataResponseTopic(code, one.name or "", one.topic_id), wanted)
         return MetadataResponse(topics=topics, error_code=code)
-    ids = dict.fromkeys(one.topic_id for one in wanted if one.topic_id != ZERO_UUID)
-    if ids:
-        # As in Kafka: with one id in the request, names count for nothing.
-        return _by_id(asked, ids)
-    return _by_name(asked, dict.fromkeys(one.name for one in wanted if one.name is not None))
+    # As in Kafka: with one id in the request, names count for nothing.
+    return (yield from _by_id(asked, ids)) if ids else (yield from _by_name(asked, names))
 
 
-def _malformed(wanted: Sequence[MetadataRequestTopic], version: int) -> ErrorCode:
-    by_id = any(one.topic_id != ZERO_UUID for one in wanted)
-    unnamed = any(one.name is None for one in wanted)
+def _malformed(by_id: bool, unnamed: bool, version: int) -> ErrorCode:
     if version < FIRST_BY_ID:
         return ErrorCode.INVALID_REQUEST if by_id or unnamed else ErrorCode.NONE
     return ErrorCode.UNKNOWN_SERVER_ERROR if unnamed and not by_id else ErrorCode.NONE
@@ -103,13 +110,18 @@ class _Listing:
 _listings: Final[WeakKeyDictionary[Broker, _Listing]] = WeakKeyDictionary()
 
 
-def _all_topics(asked: _Question) -> Reply | Waiting:
+def _all_topics(asked: _Question) -> Work[Reply | Waiting]:
     broker, request, access = asked.broker, asked.request, asked.access
     if access is not None:
-        return _reply(asked, [topic for topic in broker.topics if access.sees(ResourceType.TOPIC, topic.name)])
+        seen: list[Topic] = []
+        for topic in list(broker.topics):
+            yield
+            if access.sees(ResourceType.TOPIC, topic.name):
+                seen.append(topic)
+        return (yield from _reply(asked, seen))
     topics = list(broker.topics)
     if sum(len(topic.partitions) for topic in topics) <= MAX_PARTITIONS_ON_LOOP:
-        return _response(asked, topics)
+        return (yield from _response(asked, topics))
     state = [(topic.id, len(topic.partitions)) for topic in topics]
     listing = _listings.get(broker)
     if listing is None or listing.state != state:
@@ -133,26 +145,28 @@ async def _made(task: asyncio.Task[Encoded]) -> Encoded:
 # -- some topics -------------------------------------------------------------------------------------------------------
 
 
-def _by_id(asked: _Question, ids: Iterable[bytes]) -> Reply | Waiting:
+def _by_id(asked: _Question, ids: Iterable[bytes]) -> Work[Reply | Waiting]:
     known: list[Topic] = []
     unknown: list[MetadataResponseTopic] = []
     for topic_id in ids:
+        yield
         topic = asked.broker.topics.by_id(topic_id)
         # As Kafka: whoever may not know of a topic does not learn its name by its id.
         if topic is None or not _is_visible(asked, topic.name):
             unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
         else:
             known.append(topic)
-    return _reply(asked, known, unknown_ids=unknown)
+    return (yield from _reply(asked, known, unknown_ids=unknown))
 
 
-def _by_name(asked: _Question, names: Iterable[str]) -> Reply | Waiting:
+def _by_name(asked: _Question, names: Iterable[str]) -> Work[Reply | Waiting]:
     broker = asked.broker
     known: list[Topic] = []
     missing: list[MetadataResponseTopic] = []
     to_create: list[str] = []
     may_create = asked.request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     for name in names:
+        yield
         topic = broker.topics.get(name)
         if not _is_visible(asked, name):
             # Whether it exists or not: that, too, is not to be known.
@@ -173,7 +187,7 @@ def _by_name(asked: _Question, names: Iterable[str]) -> Reply | Waiting:
         # Kafka's controller refuses them all.
         logger.warning("%d unknown topics are asked for at once; none of them is created", len(to_create))
         to_create = []
-    reply = _reply(asked, known, missing=missing)
+    reply = yield from _reply(asked, known, missing=missing)
     return broker.changes.to_the_end(_after_creating(broker, to_create, reply)) if to_create else reply
 
 
@@ -206,9 +220,9 @@ def _reply(
     *,
     unknown_ids: Sequence[MetadataResponseTopic] = (),
     missing: Sequence[MetadataResponseTopic] = (),
-) -> Reply | Waiting:
+) -> Work[Reply | Waiting]:
     if sum(len(topic.partitions) for topic in known) <= MAX_PARTITIONS_ON_LOOP:
-        return _response(asked, known, unknown_ids, missing)
+        return (yield from _response(asked, known, unknown_ids, missing))
     return _make_in_thread(asked, known, unknown_ids, missing)
 
 
@@ -219,7 +233,7 @@ async def _make_in_thread(
     missing: Sequence[MetadataResponseTopic] = (),
 ) -> Encoded:
     def make() -> bytes:
-        return encode(_response(asked, known, unknown_ids, missing), asked.version)
+        return encode(at_once(_response(asked, known, unknown_ids, missing)), asked.version)
 
     return Encoded(await asyncio.to_thread(make))
 
@@ -229,7 +243,7 @@ def _response(
     known: Sequence[Topic],
     unknown_ids: Sequence[MetadataResponseTopic] = (),
     missing: Sequence[MetadataResponseTopic] = (),
-) -> MetadataResponse:
+) -> Work[MetadataResponse]:
     """In Kafka's order: ids that nobody knows, then the topics, then the names that nobody has."""
     broker, request, access = asked.broker, asked.request, asked.access
     host, port = asked.advertised
@@ -242,6 +256,7 @@ def _response(
     )
     if request.include_topic_authorized_operations:
         for topic in named:
+            yield
             topic.topic_authorized_operations = topic_operations(access, topic.name or "")
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(access)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.groups import Ticket
+from holdfast.broker.slices import Work, each
 from holdfast.coordinator.effects import Effects
 from holdfast.coordinator.offsets import TopicPartition
 from holdfast.wire.apis.offset_fetch import (
@@ -41,14 +42,15 @@ Committed = dict[TopicPartition, OffsetCommitValue]
 async def offset_fetch(broker: Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     version = context.api_version
     if version >= FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=[await _group(broker, group, version) for group in _once(request.groups)])
-    wanted = (
-        None
-        if request.topics is None
-        else [OffsetFetchRequestGroupTopic(t.name, ZERO_UUID, t.partition_indexes) for t in request.topics]
-    )
+        groups = [await _group(broker, group, version) async for group in broker.slices.over(_once(request.groups))]
+        return OffsetFetchResponse(groups=groups)
+    wanted = None
+    if request.topics is not None:
+        wanted = await broker.slices.finish(
+            each(lambda t: OffsetFetchRequestGroupTopic(t.name, ZERO_UUID, t.partition_indexes), request.topics)
+        )
     found = await _group(broker, OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), version)
-    return _in_old_shape(found, version)
+    return await broker.slices.finish(_in_old_shape(found, version))
 
 
 def _once(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
@@ -66,8 +68,10 @@ async def _group(broker: Broker, wanted: OffsetFetchRequestGroup, version: int) 
     answer = broker.groups.ask(partial(_fetch, broker, wanted.group_id))
     code, committed = await answer if isinstance(answer, Coroutine) else answer
     if code is not ErrorCode.NONE:
-        return OffsetFetchResponseGroup(wanted.group_id, _named(wanted, code, version), code)
-    topics = _all(broker, committed, version) if wanted.topics is None else _asked(broker, wanted, committed, version)
+        named = await broker.slices.finish(_named(wanted, code, version))
+        return OffsetFetchResponseGroup(wanted.group_id, named, code)
+    finding = _all if wanted.topics is None else partial(_asked, wanted=wanted)
+    topics = await broker.slices.finish(finding(broker, committed=committed, version=version))
     return OffsetFetchResponseGroup(wanted.group_id, topics, ErrorCode.NONE)
 
 
@@ -77,24 +81,30 @@ def _fetch(broker: Broker, group_id: str, ticket: Ticket, now_ms: int) -> Effect
 
 def _asked(
     broker: Broker, wanted: OffsetFetchRequestGroup, committed: Committed, version: int
-) -> list[OffsetFetchResponseGroupTopic]:
+) -> Work[list[OffsetFetchResponseGroupTopic]]:
     answers: list[OffsetFetchResponseGroupTopic] = []
     for topic in wanted.topics or ():
+        yield
         name, code = topic.name, ErrorCode.NONE
         if version >= FIRST_WITH_TOPIC_IDS:
             known = broker.topics.by_id(topic.topic_id)
             name, code = (known.name, code) if known is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
-        partitions = [_partition(index, committed.get((name, index)), code) for index in topic.partition_indexes]
+        partitions: list[OffsetFetchResponseGroupPartition] = []
+        for index in topic.partition_indexes:
+            yield
+            partitions.append(_partition(index, committed.get((name, index)), code))
         answers.append(OffsetFetchResponseGroupTopic(name, topic.topic_id, partitions))
     return answers
 
 
-def _all(broker: Broker, committed: Committed, version: int) -> list[OffsetFetchResponseGroupTopic]:
+def _all(broker: Broker, committed: Committed, version: int) -> Work[list[OffsetFetchResponseGroupTopic]]:
     topics: dict[str, list[OffsetFetchResponseGroupPartition]] = {}
     for (name, index), value in sorted(committed.items(), key=lambda entry: entry[0]):
+        yield
         topics.setdefault(name, []).append(_partition(index, value, ErrorCode.NONE))
     answers = []
     for name, partitions in topics.items():
+        yield
         known = broker.topics.get(name)
         if known is None and version >= FIRST_WITH_TOPIC_IDS:
             continue  # it cannot be named
@@ -108,30 +118,28 @@ def _partition(index: int, value: OffsetCommitValue | None, code: ErrorCode) -> 
     return OffsetFetchResponseGroupPartition(index, value.offset, value.leader_epoch, value.metadata, code)
 
 
-def _named(wanted: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> list[OffsetFetchResponseGroupTopic]:
+def _named(wanted: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> Work[list[OffsetFetchResponseGroupTopic]]:
     """Before v2 there is no error for the group, so each partition carries it."""
     if version >= FIRST_WITH_GROUP_ERROR:
         return []
-    return [
-        OffsetFetchResponseGroupTopic(
-            topic.name, topic.topic_id, [_partition(index, None, code) for index in topic.partition_indexes]
-        )
-        for topic in wanted.topics or ()
-    ]
+    answers: list[OffsetFetchResponseGroupTopic] = []
+    for topic in wanted.topics or ():
+        yield
+        partitions = yield from each(lambda index: _partition(index, None, code), topic.partition_indexes)
+        answers.append(OffsetFetchResponseGroupTopic(topic.name, topic.topic_id, partitions))
+    return answers
 
 
-def _in_old_shape(found: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    topics = [
-        OffsetFetchResponseTopic(
-            topic.name,
-            [
-                OffsetFetchResponsePartition(
-                    p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code
-                )
-                for p in topic.partitions
-            ],
+def _in_old_shape(found: OffsetFetchResponseGroup, version: int) -> Work[OffsetFetchResponse]:
+    topics: list[OffsetFetchResponseTopic] = []
+    for topic in found.topics:
+        yield
+        partitions = yield from each(
+            lambda p: OffsetFetchResponsePartition(
+                p.partition_index, p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code
+            ),
+            topic.partitions,
         )
-        for topic in found.topics
-    ]
+        topics.append(OffsetFetchResponseTopic(topic.name, partitions))
     code = found.error_code if version >= FIRST_WITH_GROUP_ERROR else ErrorCode.NONE
     return OffsetFetchResponse(topics=topics, error_code=code)

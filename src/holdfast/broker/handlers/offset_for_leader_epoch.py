@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.handlers._common import check_leader_epoch
 from holdfast.broker.partition import LEADER_EPOCH
+from holdfast.broker.slices import Work, each
 from holdfast.wire.apis.offset_for_leader_epoch import (
     OFFSET_FOR_LEADER_EPOCH,
     OffsetForLeaderEpochRequest,
@@ -29,11 +31,12 @@ def offset_for_leader_epoch(
     broker: Broker,
     request: OffsetForLeaderEpochRequest,
     context: RequestContext,  # noqa: ARG001
-) -> OffsetForLeaderEpochResponse:
+) -> Work[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     for wanted_topic in request.topics:
+        yield
         topic = broker.topics.get(wanted_topic.topic)
-        results = [_end_of_epoch(topic, wanted) for wanted in wanted_topic.partitions]
+        results = yield from each(partial(_end_of_epoch, topic), wanted_topic.partitions)
         response.topics.append(OffsetForLeaderTopicResult(wanted_topic.topic, results))
     return response
 

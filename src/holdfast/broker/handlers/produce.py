@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import NO_REPLY, Disconnect, NoReply, Refused, RequestContext, handles
 from holdfast.broker.partition import LEADER_EPOCH, Partition
-from holdfast.broker.slices import Work
+from holdfast.broker.slices import Work, each
 from holdfast.log import LogError, ProducerError, RecordListTooLarge, RecordTooLarge, StorageError
 from holdfast.log.inspection import RecordsRefused, asks_for_inspection, inspected
 from holdfast.log.placing import size_of
@@ -66,6 +66,7 @@ def produce(
     budget = _Budget()
     topics = yield from _each_partition_once(request, by_id=context.api_version >= FIRST_WITH_TOPIC_IDS)
     for topic_data in topics:
+        yield
         if context.api_version >= FIRST_WITH_TOPIC_IDS:
             topic, unknown = broker.topics.by_id(topic_data.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
         else:
@@ -105,7 +106,11 @@ def _each_partition_once(request: ProduceRequest, *, by_id: bool) -> Generator[N
         for data in topic.partition_data:
             yield
             by_index[data.index] = data
-    return [TopicProduceData(topic.name, topic.topic_id, list(data.values())) for topic, data in topics.values()]
+    return (
+        yield from each(
+            lambda entry: TopicProduceData(entry[0].name, entry[0].topic_id, list(entry[1].values())), topics.values()
+        )
+    )
 
 
 async def _after_flush(broker: Broker, response: ProduceResponse, written: list[Partition]) -> ProduceResponse:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.handlers import metadata as handler
+from holdfast.broker.slices import Work
 from holdfast.broker.topics import Topic
 from holdfast.wire.apis.metadata import (
     MetadataRequest,
@@ -213,7 +214,7 @@ def test_a_kept_reply_is_given_up_when_a_topic_changes(broker: HandlerBroker, mo
     made = 0
     make = handler._response
 
-    def counted(*arguments: Any) -> MetadataResponse:
+    def counted(*arguments: Any) -> Work[MetadataResponse]:
         nonlocal made
         made += 1
         return make(*arguments)
