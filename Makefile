@@ -61,8 +61,8 @@ test-real: setup
 	-@scripts/kafka-apps-ensure > /dev/null
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
-	-@scripts/go-clients-ensure > /dev/null
-	-@scripts/go-members-ensure > /dev/null
+	-@scripts/go-program-ensure tests/clients/go > /dev/null
+	-@scripts/go-program-ensure tests/groups/go > /dev/null
 	-@scripts/spark-oldest-ensure > /dev/null
 	-@scripts/chromium-ensure > /dev/null
 	-@scripts/spark-kafka-ensure > /dev/null

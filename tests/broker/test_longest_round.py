@@ -18,6 +18,16 @@ from holdfast.broker.dispatch import HANDLERS
 from holdfast.broker.security.users import Users, write_users
 from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from holdfast.wire.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from holdfast.wire.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from holdfast.wire.apis.api_versions import ApiVersionsRequest
 from holdfast.wire.apis.cancel_registration import CancelRegistrationRequest
 from holdfast.wire.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -38,10 +48,17 @@ from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
 from holdfast.wire.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from holdfast.wire.apis.describe_acls import DescribeAclsRequest
+from holdfast.wire.apis.describe_client_quotas import DescribeClientQuotasRequest, QuotaComponent
 from holdfast.wire.apis.describe_cluster import DescribeClusterRequest
 from holdfast.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
+from holdfast.wire.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from holdfast.wire.apis.describe_producers import DescribeProducersRequest
+from holdfast.wire.apis.describe_producers import TopicRequest as ProducersOf
+from holdfast.wire.apis.describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumTopic
 from holdfast.wire.apis.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from holdfast.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from holdfast.wire.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
 from holdfast.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
@@ -54,8 +71,13 @@ from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from holdfast.wire.apis.join_groups import JoinGroupsMember, JoinGroupsRequest
 from holdfast.wire.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from holdfast.wire.apis.list_config_resources import ListConfigResourcesRequest
 from holdfast.wire.apis.list_groups import ListGroupsRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from holdfast.wire.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.apis.offset_commit import (
     OffsetCommitRequest,
@@ -78,6 +100,7 @@ from holdfast.wire.apis.produce import PartitionProduceData, ProduceRequest, Top
 from holdfast.wire.apis.sasl_authenticate import SaslAuthenticateRequest
 from holdfast.wire.apis.sasl_handshake import SaslHandshakeRequest
 from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from holdfast.wire.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from holdfast.wire.codegen import MAX_ELEMENTS
 from holdfast.wire.headers import encode_request
 from holdfast.wire.message import encode
@@ -209,6 +232,53 @@ WORST: dict[str, list[Worst]] = {
     "DeleteAcls": [
         Worst(2, lambda n: DeleteAclsRequest([DeleteAclsFilter(2, name(i), 3, None, None, 3, 3) for i in range(n)]))
     ],
+    "DescribeUserScramCredentials": [
+        Worst(0, lambda n: DescribeUserScramCredentialsRequest([UserName(name(i)) for i in range(n)])),
+    ],
+    "AlterUserScramCredentials": [
+        Worst(0, lambda n: AlterUserScramCredentialsRequest([ScramCredentialDeletion(name(i), 1) for i in range(n)])),
+        Worst(0, lambda n: AlterUserScramCredentialsRequest([], [_upsertion(name(i)) for i in range(n)])),
+    ],
+    "DescribeClientQuotas": [
+        Worst(1, lambda n: DescribeClientQuotasRequest([QuotaComponent(name(i), 2, None) for i in range(n)])),
+    ],
+    "DescribeLogDirs": [
+        Worst(2, lambda n: DescribeLogDirsRequest([DescribableLogDirTopic(WIDE, list(range(n)))])),
+        Worst(2, lambda n: DescribeLogDirsRequest([DescribableLogDirTopic(name(i), []) for i in range(n)])),
+        Worst(2, lambda _: DescribeLogDirsRequest(None)),
+    ],
+    "ListPartitionReassignments": [
+        Worst(0, lambda n: ListPartitionReassignmentsRequest(1, [ListPartitionReassignmentsTopics(WIDE, [0] * n)])),
+        Worst(
+            0,
+            lambda n: ListPartitionReassignmentsRequest(
+                1, [ListPartitionReassignmentsTopics(name(i), []) for i in range(n)]
+            ),
+        ),
+    ],
+    "AlterPartitionReassignments": [
+        Worst(0, lambda n: _moves([(WIDE, [(0, None)] * n)])),
+        Worst(0, lambda n: _moves([(WIDE, [(0, [1])] * (n // 2))])),
+        Worst(0, lambda n: _moves([(WIDE, [(0, [1] + [2] * n)])])),
+        Worst(0, lambda n: _moves([(name(i), []) for i in range(n)])),
+    ],
+    "ElectLeaders": [
+        Worst(2, lambda n: ElectLeadersRequest(0, [TopicPartitions(WIDE, list(range(n)))], 1)),
+        Worst(2, lambda n: ElectLeadersRequest(9, [TopicPartitions(WIDE, list(range(n)))], 1)),
+        Worst(2, lambda n: ElectLeadersRequest(0, [TopicPartitions(name(i), []) for i in range(n)], 1)),
+    ],
+    "DescribeProducers": [
+        Worst(0, lambda n: DescribeProducersRequest([ProducersOf(WIDE, list(range(n)))])),
+        Worst(0, lambda n: DescribeProducersRequest([ProducersOf(name(i), []) for i in range(n)])),
+    ],
+    "DescribeQuorum": [
+        Worst(2, lambda n: DescribeQuorumRequest([DescribeQuorumTopic(WIDE, [DescribeQuorumPartition(0)] * n)])),
+        Worst(2, lambda n: DescribeQuorumRequest([DescribeQuorumTopic(name(i), []) for i in range(n)])),
+    ],
+    "ListConfigResources": [Worst(1, lambda n: ListConfigResourcesRequest([2] * n))],
+    "UpdateFeatures": [
+        Worst(0, lambda n: UpdateFeaturesRequest(1, [FeatureUpdateKey(name(i), 1) for i in range(n)])),
+    ],
     "DescribeConfigs": [
         Worst(4, lambda n: _described([(BROKER, spelling(i)) for i in range(n)]), 1_990),
         Worst(4, lambda n: _described([(BROKER, "01"), (GROUP, "g")] * n), 90_000),
@@ -307,6 +377,16 @@ def _replicas(count: int) -> list[CreatableReplicaAssignment]:
 
 def _topic_configs(count: int) -> list[CreatableTopicConfig]:
     return [CreatableTopicConfig(name(i), "1") for i in range(count)]
+
+
+def _upsertion(user: str) -> ScramCredentialUpsertion:
+    return ScramCredentialUpsertion(user, 1, 4096, b"s" * 24, b"p" * 32)
+
+
+def _moves(topics: list[tuple[str, list[tuple[int, list[int] | None]]]]) -> AlterPartitionReassignmentsRequest:
+    return AlterPartitionReassignmentsRequest(
+        1, topics=[ReassignableTopic(topic, [ReassignablePartition(*one) for one in moves]) for topic, moves in topics]
+    )
 
 
 def _cut(topic: str, indexes: Any) -> DeleteRecordsTopic:

@@ -27,7 +27,7 @@ def _process(name: str) -> LineCalls:
 @cache
 def go_clients_path() -> str:
     """Of the program; KafkaUnavailable where it cannot be built."""
-    return run_script("go-clients-ensure")
+    return run_script("go-program-ensure", "tests/clients/go")
 
 
 class GoReader:

@@ -113,7 +113,7 @@ def kafkajs_path() -> str:
 
 @cache
 def go_members_path() -> str:
-    return run_script("go-members-ensure")
+    return run_script("go-program-ensure", "tests/groups/go")
 
 
 # -- a member ---------------------------------------------------------------------------------------------------------

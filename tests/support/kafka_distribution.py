@@ -47,10 +47,10 @@ def kafka_tool(main_class: str, *args: str) -> str:
     return done.stdout
 
 
-def run_script(name: str) -> str:
+def run_script(name: str, *arguments: str) -> str:
     """What a script of the repository prints; KafkaUnavailable with its last words when it fails."""
     script = REPOSITORY / "scripts" / name
-    done = subprocess.run([script], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
+    done = subprocess.run([script, *arguments], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
     if done.returncode != 0:
         last_lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise KafkaUnavailable(f"scripts/{name}: {last_lines[-1]}")

@@ -16,14 +16,11 @@ from holdfast.broker.guards._guarding import (
     then,
     through,
 )
+from holdfast.broker.handlers.alter_user_scram_credentials import refused_to_all
 from holdfast.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from holdfast.broker.slices import Work
 from holdfast.wire.apis.alter_configs import ALTER_CONFIGS, AlterConfigsResourceResponse
-from holdfast.wire.apis.alter_user_scram_credentials import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-)
+from holdfast.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from holdfast.wire.apis.create_acls import CREATE_ACLS, AclCreationResult, CreateAclsResponse
 from holdfast.wire.apis.create_partitions import (
     CREATE_PARTITIONS,
@@ -226,7 +223,7 @@ def create_acls(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
     return CreateAclsResponse(
-        results=[AclCreationResult(CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED]) for _ in asking.request.creations]
+        results=[AclCreationResult(CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED])] * len(asking.request.creations)
     )
 
 
@@ -235,9 +232,8 @@ def delete_acls(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
     return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED]) for _ in asking.request.filters
-        ]
+        filter_results=[DeleteAclsFilterResult(CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED])]
+        * len(asking.request.filters)
     )
 
 
@@ -255,10 +251,7 @@ def describe_user_scram_credentials(asking: Asking) -> Any:
 def alter_user_scram_credentials(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
-    names = dict.fromkeys(one.name for one in (*asking.request.deletions, *asking.request.upsertions))
-    return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(name, CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED]) for name in names]
-    )
+    return refused_to_all(asking.request, CLUSTER_REFUSED, MESSAGES[CLUSTER_REFUSED])
 
 
 # -- producers ---------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.broker.guards._guarding import CLUSTER_REFUSED, MESSAGES, Asking, guards
 from holdfast.broker.handlers import elect_leaders as elect_leaders_handler
-from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.broker.security.acls import Operation
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
     AlterPartitionReassignmentsResponse,
@@ -59,7 +59,7 @@ def list_config_resources(asking: Asking) -> Any:
 def list_partition_reassignments(asking: Asking) -> Any:
     if asking.access.cluster(Operation.DESCRIBE):
         return asking.go_on()
-    return reply_of(_repeated(asking.request.topics or []), asking.version)
+    return _repeated(asking.request.topics or [])
 
 
 def _repeated(wanted: Sequence[ListPartitionReassignmentsTopics]) -> Work[ListPartitionReassignmentsResponse]:
@@ -82,7 +82,7 @@ def _repeated(wanted: Sequence[ListPartitionReassignmentsTopics]) -> Work[ListPa
 def alter_partition_reassignments(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
-    return reply_of(_not_altered(asking.request.topics), asking.version)
+    return _not_altered(asking.request.topics)
 
 
 def _not_altered(wanted: Sequence[ReassignableTopic]) -> Work[AlterPartitionReassignmentsResponse]:
@@ -102,7 +102,7 @@ def elect_leaders(asking: Asking) -> Any:
     if asking.access.cluster(Operation.ALTER):
         return asking.go_on()
     wanted, version = asking.request.topic_partitions or [], asking.version
-    return reply_of(elect_leaders_handler.refused(wanted, CLUSTER_REFUSED, MESSAGE, version), version)
+    return elect_leaders_handler.refused(wanted, CLUSTER_REFUSED, MESSAGE, version)
 
 
 @guards(UPDATE_FEATURES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
 from holdfast.broker.handlers._common import check_assignment
-from holdfast.broker.handlers._long_replies import Work, reply_of
+from holdfast.broker.slices import Work
 from holdfast.broker.topics import Topic
 from holdfast.wire.apis.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 @handles(ALTER_PARTITION_REASSIGNMENTS)
 def alter_partition_reassignments(
-    broker: Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    broker: Broker,
+    request: AlterPartitionReassignmentsRequest,
+    context: RequestContext,  # noqa: ARG001
 ) -> Any:
     if not request.topics:
         return AlterPartitionReassignmentsResponse()  # as Kafka: with an empty message, and whatever was allowed
-    return reply_of(_answers(broker, request), context.api_version)
+    return _answers(broker, request)
 
 
 def _answers(broker: Broker, request: AlterPartitionReassignmentsRequest) -> Work[AlterPartitionReassignmentsResponse]:

@@ -22,6 +22,7 @@ from holdfast.broker.security.scram import (
     credential_of,
 )
 from holdfast.broker.security.users import FEWEST_SALT_BYTES, MAX_USERS, Users, UsersFileError, refuse_name
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
     AlterUserScramCredentialsRequest,
@@ -50,7 +51,7 @@ async def alter_user_scram_credentials(
     broker: Broker, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> object:
     if broker.users is None:
-        return _refusal(request, ErrorCode.SECURITY_DISABLED, NO_USERS_FILE)
+        return await broker.slices.finish(refused_to_all(request, ErrorCode.SECURITY_DISABLED, NO_USERS_FILE))
     results: list[AlterUserScramCredentialsResult] = []
 
     def change(users: Users) -> Users:
@@ -58,8 +59,10 @@ async def alter_user_scram_credentials(
         results.extend(_alter(credentials, request))
         return replace(users, credentials=credentials)
 
-    response = AlterUserScramCredentialsResponse(results=results)
-    return await edit(broker, context, change, response, lambda code, message: _refusal(request, code, message))
+    try:
+        return await edit(broker, context, change, AlterUserScramCredentialsResponse(results=results))
+    except Refused as refused:
+        return await broker.slices.finish(refused_to_all(request, refused.code, refused.message))
 
 
 def _alter(
@@ -134,10 +137,13 @@ def _unacceptable(message: str) -> Refused:
     return Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
 
 
-def _refusal(
-    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str
-) -> AlterUserScramCredentialsResponse:
-    names = dict.fromkeys([one.name for one in request.deletions] + [one.name for one in request.upsertions])
-    return AlterUserScramCredentialsResponse(
-        results=[AlterUserScramCredentialsResult(name, code, message) for name in names]
-    )
+def refused_to_all(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str | None
+) -> Work[AlterUserScramCredentialsResponse]:
+    """One result for each user; there may be a hundred thousand."""
+    results: dict[str, AlterUserScramCredentialsResult] = {}
+    for changes in (request.deletions, request.upsertions):
+        for one in changes:
+            results[one.name] = AlterUserScramCredentialsResult(one.name, code, message)
+            yield
+    return AlterUserScramCredentialsResponse(results=list(results.values()))

@@ -35,8 +35,10 @@ async def create_acls(broker: Broker, request: CreateAclsRequest, context: Reque
         results.extend(_create_one(acls, creation) for creation in request.creations)
         return replace(users, acls=frozenset(acls))
 
-    response = CreateAclsResponse(results=results)
-    return await edit(broker, context, change, response, lambda code, message: _refusal(request, code, message))
+    try:
+        return await edit(broker, context, change, CreateAclsResponse(results=results))
+    except Refused as refused:
+        return _refusal(request, refused.code, refused.message)
 
 
 def _create_one(acls: set[Acl], creation: AclCreation) -> AclCreationResult:
@@ -50,5 +52,5 @@ def _create_one(acls: set[Acl], creation: AclCreation) -> AclCreationResult:
     return AclCreationResult(ErrorCode.NONE, None)
 
 
-def _refusal(request: CreateAclsRequest, code: ErrorCode, message: str) -> CreateAclsResponse:
+def _refusal(request: CreateAclsRequest, code: ErrorCode, message: str | None) -> CreateAclsResponse:
     return CreateAclsResponse(results=[AclCreationResult(code, message)] * len(request.creations))

@@ -41,8 +41,10 @@ async def delete_acls(broker: Broker, request: DeleteAclsRequest, context: Reque
         results.extend(_delete(acls, wanted, deleted) for wanted in request.filters)
         return replace(users, acls=users.acls - deleted)
 
-    response = DeleteAclsResponse(filter_results=results)
-    return await edit(broker, context, change, response, lambda code, message: _refusal(request, code, message))
+    try:
+        return await edit(broker, context, change, DeleteAclsResponse(filter_results=results))
+    except Refused as refused:
+        return _refusal(request, refused.code, refused.message)
 
 
 def _delete(acls: list[Acl], wanted: DeleteAclsFilter, deleted: set[Acl]) -> DeleteAclsFilterResult:
@@ -72,5 +74,5 @@ def _described(acl: Acl) -> DeleteAclsMatchingAcl:
     )
 
 
-def _refusal(request: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
+def _refusal(request: DeleteAclsRequest, code: ErrorCode, message: str | None) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(code, message)] * len(request.filters))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import Encoded, RequestContext, handles
-from holdfast.broker.handlers._long_replies import in_worker
+from holdfast.broker.handlers._in_worker import in_worker
 from holdfast.broker.partition import Partition
 from holdfast.broker.topics import Topic
 from holdfast.log import LogError, PartitionLog

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import Encoded, Refused, RequestContext, handles
-from holdfast.broker.handlers._long_replies import in_worker
+from holdfast.broker.handlers._in_worker import in_worker
 from holdfast.broker.partition import Partition
 from holdfast.broker.security.acls import Operation
 from holdfast.broker.topics import Topic, invalid_name

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._long_replies import Work, reply_of
 from holdfast.broker.partition import LEADER_EPOCH
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.describe_quorum import (
     DESCRIBE_QUORUM,
     DescribeQuorumPartition,
@@ -39,7 +39,7 @@ THE_QUORUM: Final = [DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartitio
 def describe_quorum(broker: Broker, request: DescribeQuorumRequest, context: RequestContext) -> Any:
     if request.topics == THE_QUORUM:
         return _described(broker, context)
-    return reply_of(_unknown(request), context.api_version)
+    return _unknown(request)
 
 
 def _described(broker: Broker, context: RequestContext) -> DescribeQuorumResponse:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._long_replies import Work, reply_of
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.elect_leaders import (
     ELECT_LEADERS,
     ElectLeadersRequest,
@@ -30,8 +30,8 @@ def elect_leaders(broker: Broker, request: ElectLeadersRequest, context: Request
     wanted, version = request.topic_partitions, context.api_version
     if request.election_type not in (PREFERRED, UNCLEAN) and wanted != []:
         message = f"Unknown election type {request.election_type}"
-        return reply_of(refused(wanted or [], ErrorCode.INVALID_REQUEST, message, version), version)
-    return reply_of(_nobody(broker) if wanted is None else _elected(broker, wanted), version)
+        return refused(wanted or [], ErrorCode.INVALID_REQUEST, message, version)
+    return _nobody(broker) if wanted is None else _elected(broker, wanted)
 
 
 def _nobody(broker: Broker) -> Work[ElectLeadersResponse]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.broker.config_resources import ResourceType
 from holdfast.broker.dispatch import RequestContext, handles
-from holdfast.broker.handlers._long_replies import Work, reply_of
+from holdfast.broker.slices import Work
 from holdfast.wire.apis.list_config_resources import (
     LIST_CONFIG_RESOURCES,
     ConfigResource,
@@ -44,7 +44,7 @@ def list_config_resources(broker: Broker, request: ListConfigResourcesRequest, c
     if ResourceType.TOPIC in types:
         names.append((ResourceType.TOPIC, [topic.name for topic in broker.topics]))
 
-    return reply_of(_listed(names), context.api_version)
+    return _listed(names)
 
 
 def _listed(names: Sequence[tuple[ResourceType, Sequence[str]]]) -> Work[ListConfigResourcesResponse]:
