@@ -184,6 +184,7 @@ def test_a_topic_can_be_deleted_while_it_is_compacted(tmp_path: Path, monkeypatc
 
             # then nothing of the old one is in the new one's directory
             assert again.partitions[0].log.end_offset == 0
+            await broker.changes.settled()
             names = {path.name for path in (tmp_path / "compacted-0").iterdir()}
             assert names == {f"{0:020d}.log", "partition.metadata"}
 

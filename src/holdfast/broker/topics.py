@@ -373,7 +373,8 @@ class Topics:
                     say(logger, "topic deleted", topic=topic.name)
                     self.on_deleted(topic.name)
                     await asyncio.sleep(0)
-            return [topic in going for topic in doomed]
+            gone = set(going)
+            return [topic in gone for topic in doomed]
 
     def _withdraw(self, topic: Topic) -> None:
         del self._names[topic.name]

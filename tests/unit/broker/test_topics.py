@@ -8,8 +8,9 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -436,3 +437,25 @@ def test_the_file_of_ten_thousand_topics_is_not_made_on_the_event_loop(broker: H
 
     assert asyncio.run(on_the_loop()) < 0.02
     assert len(stored_topics(broker)) == 10_001
+
+
+def test_many_topics_in_one_change_do_not_hold_the_event_loop(broker: HandlerBroker) -> None:
+    longest = 0.0
+
+    async def watched(change: Coroutine[Any, Any, Sequence[Topic | bool | None]]) -> Sequence[Topic | bool | None]:
+        """What the event loop's thread itself spends in one go, whoever else uses the machine."""
+        nonlocal longest
+        task, longest = asyncio.create_task(change), 0.0
+        while not task.done():
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - began)
+        return await task
+
+    topics = asyncio.run(watched(broker.topics.create_all([NewTopic(f"t-{n}", 1, {}) for n in range(500)])))
+    assert longest < 0.05
+    made = [topic for topic in topics if isinstance(topic, Topic)]
+    assert len(made) == 500
+    asyncio.run(watched(broker.topics.delete_all(made)))
+    assert longest < 0.05
+    assert directories(broker) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -73,16 +74,17 @@ async def _create_all(
             checked[one.name] = _checked(broker, one, unified)
         except Refused as refused:
             checked[one.name] = refused
+        await asyncio.sleep(0)
     new = [found for found in checked.values() if isinstance(found, NewTopic)]
     ids = {one.name: uuid.uuid4().bytes for one in new} if validate_only else await _create(broker, new)
     results: list[CreatableTopicResult] = []
     for name, found in checked.items():
-        outcome = found if isinstance(found, Refused) else ids[name]
-        if isinstance(outcome, Refused) or isinstance(found, Refused):
-            assert isinstance(outcome, Refused)
-            results.append(_refusal(name, outcome))
-        else:
+        outcome = ids[name] if isinstance(found, NewTopic) else found
+        if isinstance(found, NewTopic) and isinstance(outcome, bytes):
             results.append(_result(broker, found, outcome))
+        elif isinstance(outcome, Refused):
+            results.append(_refusal(name, outcome))
+        await asyncio.sleep(0)
     return results
 
 
