@@ -325,7 +325,14 @@ class GroupCoordinator:
         return self._run(group, beat, now_ms)
 
     def leave_group(
-        self, request: LeaveGroupRequest, api_version: int, client: Client, ticket: object, now_ms: int
+        self,
+        request: LeaveGroupRequest,
+        api_version: int,
+        client: Client,
+        ticket: object,
+        now_ms: int,
+        *,
+        is_logged: bool = False,
     ) -> Effects:
         refusal = None
         if not request.group_id:
@@ -335,7 +342,7 @@ class GroupCoordinator:
         if refusal is not None:
             self._ctx.reply(ticket, LeaveGroupResponse(error_code=refusal))
             return self._drain(now_ms)
-        command = Leave(request, api_version, client, ticket)
+        command = Leave(request, api_version, client, ticket, is_logged)
         group = self._groups.get(request.group_id)
         if group is None:
             departures.leave(self._ctx, None, command, now_ms)

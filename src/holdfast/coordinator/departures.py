@@ -58,6 +58,8 @@ class Leave:
     api_version: int
     client: Client
     ticket: object
+    is_logged: bool = False
+    """Entries without ids were logged with an earlier part of the request."""
 
     @property
     def members(self) -> list[MemberIdentity]:
@@ -72,7 +74,7 @@ def leave(ctx: Context, group: Group | None, command: Leave, now_ms: int) -> Non
         ctx.reply(command.ticket, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
     nameless = sum(_is_nameless(group, entry) for entry in command.members)
-    if nameless:
+    if nameless and not command.is_logged:
         # KIP-345. One line, however many there are.
         logger.warning(
             "LeaveGroup from %s (%.200s): %d of %d entries name neither a member id nor an instance id",

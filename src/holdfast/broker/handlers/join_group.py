@@ -12,7 +12,7 @@ from holdfast.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from holdfast.broker.server import Broker
 
-MOST_PROTOCOLS: Final = 1_000
+MOST_PROTOCOLS: Final = 10_000
 """Of one member. Clients offer a handful."""
 
 

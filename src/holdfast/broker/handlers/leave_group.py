@@ -24,20 +24,23 @@ def leave_group(broker: Broker, request: LeaveGroupRequest, context: RequestCont
     return _leave(broker, request, context)
 
 
-def _leave(broker: Broker, request: LeaveGroupRequest, context: RequestContext) -> Any:
+def _leave(broker: Broker, request: LeaveGroupRequest, context: RequestContext, *, is_logged: bool = False) -> Any:
     groups = broker.groups
     client = groups.client(context)
     return groups.ask(
-        lambda ticket, now_ms: groups.coordinator.leave_group(request, context.api_version, client, ticket, now_ms)
+        lambda ticket, now_ms: groups.coordinator.leave_group(
+            request, context.api_version, client, ticket, now_ms, is_logged=is_logged
+        )
     )
 
 
 async def _in_parts(broker: Broker, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """The first part makes the group rebalance, and the others come long before that is over."""
-    response = LeaveGroupResponse()
+    response, is_logged = LeaveGroupResponse(), False
     async for start in broker.slices.over(range(0, len(request.members), MOST_AT_ONCE)):
         part = replace(request, members=request.members[start : start + MOST_AT_ONCE])
-        answer = _leave(broker, part, context)
+        answer = _leave(broker, part, context, is_logged=is_logged)
+        is_logged = is_logged or any(not one.member_id and one.group_instance_id is None for one in part.members)
         answered = await answer if isinstance(answer, Coroutine) else answer
         if answered.error_code:
             return LeaveGroupResponse(error_code=answered.error_code)
