@@ -1,4 +1,4 @@
-"""What a client calls itself in ApiVersions reaches the coordinator: docs/decisions/0018."""
+"""What a client calls itself in ApiVersions reaches the coordinator: docs/decisions/0017."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """KIP-814: a static leader that restarts goes on leading and assigns nothing anew.
 
-A client that is too old to be told so, or does not honour it (docs/decisions/0018), follows without knowing that it
+A client that is too old to be told so, or does not honour it (docs/decisions/0017), follows without knowing that it
 leads; then Holdfast watches the topics instead.
 """
 

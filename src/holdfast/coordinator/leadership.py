@@ -2,7 +2,7 @@
 
 Such a leader has to skip the assignment and only watch the topics. Not every client that speaks JoinGroup v9 does:
 franz-go rejoins if the assignment is not the one that it would have made. Any but those that are known to honour it is
-answered as Kafka answers below v9, as a follower, and the coordinator watches the topics: docs/decisions/0018.
+answered as Kafka answers below v9, as a follower, and the coordinator watches the topics: docs/decisions/0017.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is told to skip the assignment (KIP-814), and what becomes of a leader that is not: docs/decisions/0018."""
+"""Who is told to skip the assignment (KIP-814), and what becomes of a leader that is not: docs/decisions/0017."""
 
 from __future__ import annotations
 
