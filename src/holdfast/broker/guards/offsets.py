@@ -88,6 +88,7 @@ def _fetch_of_many(asking: Asking) -> Any:
     going_on: list[OffsetFetchRequestGroup] = []
     hidden: list[list[OffsetFetchRequestGroupTopic]] = []
     for group in allowed:
+        yield
         shown, not_shown = yield from parted(
             group.topics or (),
             lambda topic: may_by_name_or_id(asking, Operation.DESCRIBE, topic.name, topic.topic_id, by_id=by_id),
