@@ -78,17 +78,21 @@ class HandlerBroker:
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
-    async def answer(self, request: Any, version: int) -> Any:
-        """The decoded reply; request and reply go through the codec of their version, as on a connection."""
+    async def handle(self, request: Any, version: int) -> Any:
+        """What the handler returns in the end; the request goes through the codec of its version."""
         handler = HANDLERS[type(request).API.key]
         received = decode(type(request), version, encode(request, version))
         context = RequestContext(cast("Connection", _Peer()), version, 1, "test")
         answer = handler.function(self, received, context)
         if isinstance(answer, Generator):
             answer = self.slices.begin(answer)
-        response = await answer if isinstance(answer, Coroutine) else answer
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    async def answer(self, request: Any, version: int) -> Any:
+        """The decoded reply; request and reply go through the codec of their version, as on a connection."""
+        response = await self.handle(request, version)
         body = response.body if isinstance(response, Encoded) else encode(response, version)
-        return decode(handler.api.response, version, body)
+        return decode(type(request).API.response, version, body)
 
     def ask(self, request: Any, version: int) -> Any:
         return asyncio.run(self.answer(request, version))

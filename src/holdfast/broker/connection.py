@@ -22,7 +22,7 @@ from holdfast.broker.dispatch import NO_REPLY, Disconnect, Encoded, EncodedParts
 from holdfast.broker.framing import SCRATCH_BYTES, FrameReader
 from holdfast.broker.outbox import Outbox
 from holdfast.broker.security.acls import host_of
-from holdfast.broker.slices import Work
+from holdfast.broker.slices import Work, let_go
 from holdfast.log import FileRegion
 from holdfast.wire.apis.api_versions import API_VERSIONS
 from holdfast.wire.apis.fetch import FETCH
@@ -55,8 +55,6 @@ LARGE_READ: Final = SCRATCH_BYTES // 2
 
 LARGE_FRAME: Final = 16 * 1024
 """A request of more bytes may have thousands of elements: it is decoded in slices."""
-
-FREED_AT_ONCE: Final = 100
 
 JOINED_PARTS: Final = 1024
 """As many pieces of a large reply are joined at a time."""
@@ -485,9 +483,8 @@ def _let_go(response: Any) -> Work[None]:
     """A hundred thousand objects at once would take long to give back."""
     for name in response.__slots__:
         things = getattr(response, name)
-        while type(things) is list and len(things) > FREED_AT_ONCE:
-            yield
-            del things[-FREED_AT_ONCE:]
+        if type(things) is list:
+            yield from let_go(things)
 
 
 def _join(parts: list[Any], joined: list[Any]) -> int:

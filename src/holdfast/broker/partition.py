@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Generator
 from typing import Final
 
 from holdfast.broker.topic_config import TopicConfig
-from holdfast.log import LogConfig, PartitionLog
+from holdfast.log import LogConfig, LogError, PartitionLog
 
 LEADER_EPOCH: Final = 0
 """There is one replica and it always leads, so its first term never ends."""
@@ -28,6 +30,13 @@ class Partition:
         """`log_config` is what the log takes from `config`: made once for all partitions that have it."""
         self.config = config
         self.log.config = log_config
+
+    def awake(self) -> Generator[Awaitable[None], None, None]:
+        """Looks into the directory of a log at rest, in a worker thread: a whole segment may have to be scanned. For
+        handlers that are generators (`slices`)."""
+        if self.log.is_at_rest:
+            with contextlib.suppress(LogError):  # the use of the log that follows fails in the same way
+                yield asyncio.to_thread(self.log.wake)
 
     def notify(self) -> None:
         for watcher in tuple(self.watchers):

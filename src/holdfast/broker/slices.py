@@ -38,6 +38,8 @@ one connection has half of the event loop's time at most, even if nobody else wa
 RUN: Final = 2_000
 """So many names are sorted at once: about a millisecond."""
 
+FREED_AT_ONCE: Final = 100
+
 NEVER: Final = 1_000_000_000
 LINGER_SECONDS: Final = 1.0
 """So long after the last long work the garbage collector searches as usual again."""
@@ -201,6 +203,22 @@ def each(function: Callable[[S], T], things: Iterable[S]) -> Work[list[T]]:
     return made
 
 
+def let_go(things: list[Any]) -> Work[None]:
+    """Empties a long list that nobody needs any more: to free it as a whole could not pause."""
+    while len(things) > FREED_AT_ONCE:
+        yield
+        del things[-FREED_AT_ONCE:]
+
+
+def unique(things: Iterable[K]) -> Work[list[K]]:
+    """Each of them once, in their order."""
+    seen: dict[K, None] = {}
+    for thing in things:
+        yield
+        seen[thing] = None
+    return list(seen)
+
+
 def counted(keys: Iterable[K]) -> Work[Counter[K]]:
     """How often each key is there."""
     times: Counter[K] = Counter()
@@ -212,15 +230,11 @@ def counted(keys: Iterable[K]) -> Work[Counter[K]]:
 
 def in_order(names: Iterable[str]) -> Work[list[str]]:
     """Sorted, each once: in runs first, because one sort of many could not pause."""
-    seen: dict[str, None] = {}
-    for name in names:
-        yield
-        seen[name] = None
-    if len(seen) <= RUN:
-        return sorted(seen)
-    unique = list(seen)
+    once = yield from unique(names)
+    if len(once) <= RUN:
+        return sorted(once)
     runs: list[list[str]] = []
-    for start in range(0, len(unique), RUN):
+    for start in range(0, len(once), RUN):
         yield
-        runs.append(sorted(unique[start : start + RUN]))
+        runs.append(sorted(once[start : start + RUN]))
     return (yield from each(lambda name: name, heapq.merge(*runs)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from holdfast.broker.config_resources import ResourceType as ConfigOf
 from holdfast.broker.guards._guarding import (
@@ -18,7 +19,7 @@ from holdfast.broker.guards._guarding import (
 )
 from holdfast.broker.handlers.alter_user_scram_credentials import refused_to_all
 from holdfast.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from holdfast.broker.slices import Work
+from holdfast.broker.slices import Work, each, unique
 from holdfast.wire.apis.alter_configs import ALTER_CONFIGS, AlterConfigsResourceResponse
 from holdfast.wire.apis.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from holdfast.wire.apis.create_acls import CREATE_ACLS, AclCreationResult, CreateAclsResponse
@@ -50,6 +51,8 @@ from holdfast.wire.apis.init_producer_id import INIT_PRODUCER_ID, InitProducerId
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.fields import ZERO_UUID
 
+T = TypeVar("T")
+
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
@@ -61,18 +64,21 @@ def create_topics(asking: Asking) -> Any:
         asking.request.topics, lambda topic: bool(every_name) or access.topic(Operation.CREATE, topic.name)
     )
 
+    refusals = yield from each(_creation_refused, (yield from unique(topic.name for topic in refused)))
+
     def with_refusals(response: CreateTopicsResponse) -> CreateTopicsResponse:
         for made in response.topics:
             if not made.error_code and not access.topic(Operation.DESCRIBE_CONFIGS, made.name):
                 made.topic_config_error_code = TOPIC_REFUSED
                 made.num_partitions, made.replication_factor, made.configs = -1, -1, []
-        response.topics += [
-            CreatableTopicResult(name=name, error_code=TOPIC_REFUSED, error_message=MESSAGES[TOPIC_REFUSED])
-            for name in dict.fromkeys(topic.name for topic in refused)
-        ]
+        response.topics += refusals
         return response
 
     return (yield from then(asking, asking.go_on(topics=allowed), with_refusals))
+
+
+def _creation_refused(name: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=TOPIC_REFUSED, error_message=MESSAGES[TOPIC_REFUSED])
 
 
 @guards(DELETE_TOPICS)
@@ -125,14 +131,17 @@ def create_partitions(asking: Asking) -> Any:
         asking.request.topics, lambda topic: asking.access.topic(Operation.ALTER, topic.name)
     )
 
+    refusals = yield from each(_growth_refused, (yield from unique(topic.name for topic in refused)))
+
     def with_refusals(response: CreatePartitionsResponse) -> CreatePartitionsResponse:
-        response.results += [
-            CreatePartitionsTopicResult(name, TOPIC_REFUSED, MESSAGES[TOPIC_REFUSED])
-            for name in dict.fromkeys(topic.name for topic in refused)
-        ]
+        response.results += refusals
         return response
 
     return (yield from then(asking, asking.go_on(topics=allowed), with_refusals))
+
+
+def _growth_refused(name: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name, TOPIC_REFUSED, MESSAGES[TOPIC_REFUSED])
 
 
 # -- configs -----------------------------------------------------------------------------------------------------------
@@ -170,11 +179,12 @@ def _parted(asking: Asking, operation: Operation) -> Work[tuple[list[Any], list[
 def describe_configs(asking: Asking) -> Any:
     allowed, refused = yield from _parted(asking, Operation.DESCRIBE_CONFIGS)
     response: DescribeConfigsResponse = yield from through(asking.go_on(resources=allowed))
-    response.results += [
-        DescribeConfigsResult(code, MESSAGES[code], resource.resource_type, resource.resource_name)
-        for resource, code in refused
-    ]
+    response.results += yield from each(lambda one: _configs_refused(DescribeConfigsResult, *one), refused)
     return response
+
+
+def _configs_refused(kind: Callable[[int, str, int, str], T], resource: _Resource, code: ErrorCode) -> T:
+    return kind(code, MESSAGES[code], resource.resource_type, resource.resource_name)
 
 
 @guards(ALTER_CONFIGS)
@@ -192,10 +202,10 @@ def _alter(
 ) -> Any:
     allowed, refused = yield from _parted(asking, Operation.ALTER_CONFIGS)
 
+    refusals: list[Any] = yield from each(lambda one: _configs_refused(kind, *one), refused)
+
     def with_refusals(response: Any) -> Any:
-        response.responses += [
-            kind(code, MESSAGES[code], resource.resource_type, resource.resource_name) for resource, code in refused
-        ]
+        response.responses += refusals
         return response
 
     return (yield from then(asking, asking.go_on(resources=allowed), with_refusals))

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.broker.guards._guarding import GROUP_REFUSED, MESSAGES, Asking, guards, parted, then, through
 from holdfast.broker.handlers.find_coordinator import BATCHED_SINCE, GROUP
 from holdfast.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from holdfast.broker.slices import Work, each
+from holdfast.broker.slices import Work, each, unique
 from holdfast.coordinator.answers import join_error, sync_error
 from holdfast.coordinator.coordinator import FIRST_SYNC_WITH_PROTOCOL
 from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP, AddMembersToGroupResponse
@@ -106,9 +106,8 @@ def find_coordinator(asking: Asking) -> Any:
 
 @guards(DESCRIBE_GROUPS)
 def describe_groups(asking: Asking) -> Any:
-    allowed, refused = yield from parted(
-        dict.fromkeys(asking.request.groups), lambda group_id: asking.access.group(Operation.DESCRIBE, group_id)
-    )
+    names = yield from unique(asking.request.groups)
+    allowed, refused = yield from parted(names, lambda group_id: asking.access.group(Operation.DESCRIBE, group_id))
     response: DescribeGroupsResponse = yield from through(asking.go_on(groups=allowed))
     response.groups += yield from each(
         lambda group_id: DescribedGroup(error_code=GROUP_REFUSED, group_id=group_id), refused
@@ -128,7 +127,8 @@ def list_groups(asking: Asking) -> Any:
 @guards(DELETE_GROUPS)
 def delete_groups(asking: Asking) -> Any:
     allowed, refused = yield from parted(
-        dict.fromkeys(asking.request.groups_names), lambda group_id: asking.access.group(Operation.DELETE, group_id)
+        (yield from unique(asking.request.groups_names)),
+        lambda group_id: asking.access.group(Operation.DELETE, group_id),
     )
 
     def with_refusals(response: DeleteGroupsResponse) -> Work[DeleteGroupsResponse]:

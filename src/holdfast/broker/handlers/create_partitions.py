@@ -48,15 +48,14 @@ async def _grow_all(
     broker: Broker, wanted: Sequence[CreatePartitionsTopic], *, validate_only: bool
 ) -> list[CreatePartitionsTopicResult]:
     """Those that can grow do, with one change to the disk for all of them."""
-    results: dict[str, CreatePartitionsTopicResult] = {
-        one.name: CreatePartitionsTopicResult(one.name) for one in wanted
-    }
+    results: dict[str, CreatePartitionsTopicResult] = {}
     left = list(wanted)
     while left:
         growing: list[tuple[Topic, int]] = []
         async for one in broker.slices.over(left):
             try:
                 growing.append((_check(broker, one), one.count))
+                results[one.name] = CreatePartitionsTopicResult(one.name)
             except Refused as refused:
                 results[one.name] = CreatePartitionsTopicResult(one.name, refused.code, refused.message)
         if validate_only:

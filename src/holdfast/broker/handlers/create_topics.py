@@ -75,10 +75,14 @@ async def _create_all(
         except Refused as refused:
             checked[one.name] = refused
         await asyncio.sleep(0)
-    new = [found for found in checked.values() if isinstance(found, NewTopic)]
-    ids = {one.name: uuid.uuid4().bytes for one in new} if validate_only else await _create(broker, new)
+    new = [found async for found in broker.slices.over(checked.values()) if isinstance(found, NewTopic)]
+    ids: dict[str, bytes | Refused] = {}
+    if validate_only:
+        ids = {one.name: uuid.uuid4().bytes async for one in broker.slices.over(new)}
+    else:
+        ids = await _create(broker, new)
     results: list[CreatableTopicResult] = []
-    for name, found in checked.items():
+    async for name, found in broker.slices.over(checked.items()):
         outcome = ids[name] if isinstance(found, NewTopic) else found
         if isinstance(found, NewTopic) and isinstance(outcome, bytes):
             results.append(_result(broker, found, outcome))

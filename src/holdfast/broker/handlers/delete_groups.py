@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.groups import Ticket
+from holdfast.broker.slices import unique
 from holdfast.coordinator.effects import Effects
 from holdfast.wire.apis.delete_groups import (
     DELETE_GROUPS,
@@ -27,7 +28,7 @@ async def delete_groups(
     context: RequestContext,  # noqa: ARG001
 ) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
-    async for group_id in broker.slices.over(dict.fromkeys(request.groups_names)):
+    async for group_id in broker.slices.over(await broker.slices.finish(unique(request.groups_names))):
         answer = broker.groups.ask(partial(_delete, broker, group_id))
         code = await answer if isinstance(answer, Coroutine) else answer
         results.append(DeletableGroupResult(group_id, code))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from holdfast.broker.dispatch import Refused, RequestContext, handles
-from holdfast.broker.slices import each
+from holdfast.broker.slices import Work
 from holdfast.broker.topic_config import value_of
 from holdfast.log import LogError, OffsetOutOfRange, StorageError
 from holdfast.wire.apis.delete_records import (
@@ -51,7 +51,7 @@ async def _delete_records(broker: Broker, request: DeleteRecordsRequest) -> Dele
         topic = broker.topics.get(wanted_topic.name)
         # As in Kafka, the last one counts of several for one partition.
         by_index = {wanted.partition_index: wanted async for wanted in broker.slices.over(wanted_topic.partitions)}
-        results = await broker.slices.finish(each(partial(_cut, broker, topic), by_index.values()))
+        results = await broker.slices.finish(_cut_all(broker, topic, by_index.values()))
         done += [result for result in results if not result.error_code]
         response.topics.append(DeleteRecordsTopicResult(wanted_topic.name, results))
     if done:
@@ -62,6 +62,19 @@ async def _delete_records(broker: Broker, request: DeleteRecordsRequest) -> Dele
             for result in done:
                 result.low_watermark, result.error_code = UNKNOWN, ErrorCode.KAFKA_STORAGE_ERROR
     return response
+
+
+def _cut_all(
+    broker: Broker, topic: Topic | None, wanted: Iterable[DeleteRecordsPartition]
+) -> Work[list[DeleteRecordsPartitionResult]]:
+    results: list[DeleteRecordsPartitionResult] = []
+    for one in wanted:
+        yield
+        partition = topic.partition(one.partition_index) if topic is not None else None
+        if partition is not None:
+            yield from partition.awake()
+        results.append(_cut(broker, topic, one))
+    return results
 
 
 def _cut(broker: Broker, topic: Topic | None, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

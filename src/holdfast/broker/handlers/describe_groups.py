@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.handlers._common import group_operations
-from holdfast.broker.slices import Work, each
+from holdfast.broker.slices import Work, each, unique
 from holdfast.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse
 from holdfast.wire.error_codes import ErrorCode
 
@@ -21,11 +21,12 @@ def describe_groups(
 ) -> Work[DescribeGroupsResponse]:
     coordinator = broker.groups.coordinator
     # Each of them once: a short request must not become a long reply.
+    group_ids = yield from unique(request.groups)
     described = yield from each(
         partial(
             coordinator.describe_group, api_version=context.api_version, with_extensions=request.include_extensions
         ),
-        dict.fromkeys(request.groups),
+        group_ids,
     )
     if request.include_authorized_operations:
         for group in described:

@@ -130,6 +130,8 @@ class _Reading:
             for wanted in wanted_topic.partitions:
                 yield
                 partition = topic.partition(wanted.partition) if topic is not None else None
+                if partition is not None and wanted.fetch_offset != partition.log.end_offset:
+                    yield from partition.awake()
                 if partition is None or partition.deleted:
                     unknown_id = topic is None and self.by_id
                     code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.broker.dispatch import RequestContext, handles
 from holdfast.broker.groups import Ticket
-from holdfast.broker.slices import Work, each
+from holdfast.broker.slices import Work, each, let_go
 from holdfast.coordinator.effects import Effects
 from holdfast.coordinator.offsets import TopicPartition
 from holdfast.wire.apis.offset_fetch import (
@@ -50,7 +50,10 @@ async def offset_fetch(broker: Broker, request: OffsetFetchRequest, context: Req
             each(lambda t: OffsetFetchRequestGroupTopic(t.name, ZERO_UUID, t.partition_indexes), request.topics)
         )
     found = await _group(broker, OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), version)
-    return await broker.slices.finish(_in_old_shape(found, version))
+    await broker.slices.finish(let_go(wanted or []))
+    response = await broker.slices.finish(_in_old_shape(found, version))
+    await broker.slices.finish(let_go(found.topics))
+    return response
 
 
 def _once(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:

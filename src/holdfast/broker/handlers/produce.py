@@ -145,6 +145,8 @@ def _produce_one(
         if topic.internal:
             raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = topic.partition(data.index)
+        if partition is not None:
+            yield from partition.awake()
         if partition is None or partition.deleted:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         batch = _the_batch(data, context.api_version)
