@@ -176,7 +176,7 @@ def test_apache_kafka_takes_invalid_utf8_for_another_name(apache_kafka: ApacheKa
 
 
 EXPECTED_LINES = re.compile(
-    "closing the connection of|asked for transactions|name neither a member id|group.protocol=consumer"
+    "closing the connection of|transactions refused|name neither a member id|group.protocol=consumer"
 )
 
 

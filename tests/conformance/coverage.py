@@ -54,17 +54,21 @@ BEYOND_KAFKA = "what Kafka has not: tests/unit/coordinator/test_registration.py,
 NOT_SHOWN: dict[int, str] = {
     2: "one broker beside a cluster of one: there is nothing to see",
     3: "needs a listener that asks for it: tests/unit/broker/test_config.py",
-    **dict.fromkeys((7, 8, 9), ANY_REQUEST),
+    **dict.fromkeys((7, 8, 9, 46, 47), ANY_REQUEST),
     10: "defaults, which no play leaves as they are: tests/unit/broker/test_config.py",
-    **dict.fromkeys((5, 6, 15, 16, 27, 42), RECORDS),
+    **dict.fromkeys((5, 6, 15, 16, 27, 42, 44, 45, 48, 49, 50), RECORDS),
     **dict.fromkeys(
         (40, 41), "needs a listener that asks who one is: tests/broker/test_authorization.py, test_tls_doors.py"
     ),
     **dict.fromkeys((11, 13), TOPICS),
     43: "topics of the broker's own: tests/unit/broker/handlers, tests/broker/test_group_ledger.py",
     34: "how often a timer fires: tests/unit/coordinator/test_bounds.py",
-    **dict.fromkeys((35, 36, 37), BEYOND_KAFKA),
+    **dict.fromkeys((35, 36, 37, 58, 59), BEYOND_KAFKA),
     38: "needs a cooperative hand-over that a restart cuts short: tests/unit/coordinator/test_extension_findings.py",
     39: "needs a topic that grows while its leader is away: tests/unit/coordinator/test_extension_findings.py",
+    **dict.fromkeys((56, 57), "too large, or a closed connection: tests/real/test_groups_unlike_kafka.py"),
+    **dict.fromkeys((61, 62), "ApiVersions: tests/real/test_api_versions_like_kafka.py"),
+    **dict.fromkeys((63, 64), "the cluster, not groups: tests/real/test_admin_like_kafka.py"),
+    70: "only Holdfast's own client asks so: tests/unit/membership/test_lost_syncs.py",
 }
 """Differences that are no group's, that Kafka cannot play, and those that only our own tests bring about."""

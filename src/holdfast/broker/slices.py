@@ -42,7 +42,9 @@ FREED_AT_ONCE: Final = 100
 
 NEVER: Final = 1_000_000_000
 LINGER_SECONDS: Final = 1.0
-"""So long after the last long work the garbage collector searches as usual again."""
+"""The garbage collector searches as usual again this long after the last long work."""
+MOST_SECONDS_WITHOUT_SEARCH: Final = 30.0
+"""Also if one long request follows the other: then there is a full search now and again."""
 
 
 class Resting(Protocol):
@@ -59,6 +61,8 @@ class Slices:
         self._is_granted = False
         self._under_way = 0
         self._usual_threshold: tuple[int, int, int] | None = None
+        self._searches_from = 0.0
+        self._lingering: asyncio.TimerHandle | None = None
 
     def begin(self, work: Work[T], account: Resting | None = None) -> T | Coroutine[Any, Any, T]:
         """The outcome if it takes no longer than a slice, else a coroutine that has it later."""
@@ -81,16 +85,20 @@ class Slices:
     async def over(self, things: Iterable[T]) -> AsyncIterator[T]:
         """The things one by one, for a coroutine that goes through many: it pauses between two of them when it must."""
         until = monotonic() + SLICE_SECONDS
-        self._started()
+        is_long = False
         try:
             for thing in things:
                 if monotonic() > until:
+                    if not is_long:
+                        is_long = True
+                        self._started()
                     await self._turn()
                     self._slice_is_over()  # it may wait for anything now: the next one need not wait for that
                     until = monotonic() + SLICE_SECONDS
                 yield thing
         finally:
-            self._ended()
+            if is_long:
+                self._ended()
 
     async def _go_on(self, work: Work[T], awaited: Awaitable[Any] | None, account: Resting | None) -> T:
         self._started()
@@ -155,14 +163,18 @@ class Slices:
         if self._usual_threshold is None:
             self._usual_threshold = young, middle, _ = gc.get_threshold()
             gc.set_threshold(young, middle, NEVER)
+            self._searches_from = monotonic() + MOST_SECONDS_WITHOUT_SEARCH
+        elif monotonic() > self._searches_from:
+            self.close()
 
     def _ended(self) -> None:
         self._under_way -= 1
-        if self._under_way == 0:
+        if self._under_way == 0 and self._lingering is None:
             # Not at once: its answer is still to be encoded and sent.
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._search_again)
+            self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._search_again)
 
     def _search_again(self) -> None:
+        self._lingering = None
         if self._under_way == 0:
             self.close()
 

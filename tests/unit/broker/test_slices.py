@@ -222,6 +222,24 @@ def test_the_collector_makes_no_full_search_meanwhile(
     run(scenario())
 
 
+def test_the_collector_searches_again_if_long_works_never_end(
+    usual_threshold: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.broker.slices.MOST_SECONDS_WITHOUT_SEARCH", 0.01)
+
+    async def scenario() -> None:
+        slices = Slices()
+        first = asyncio.create_task(slices.finish(busy(0.05)))
+        await asyncio.sleep(0.02)
+        assert gc.get_threshold() != usual_threshold
+        second = asyncio.create_task(slices.finish(busy(0.02)))
+        await asyncio.sleep(0.01)
+        assert gc.get_threshold() == usual_threshold
+        await asyncio.gather(first, second)
+
+    run(scenario())
+
+
 def test_a_coroutine_can_go_over_many_things_in_slices() -> None:
     async def scenario() -> None:
         slices, seen = Slices(), []
