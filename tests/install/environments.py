@@ -95,6 +95,7 @@ class Environment:
                 cwd=self.directory,
                 env=self._variables(),
                 start_new_session=True,
+                preexec_fn=_hears_ctrl_c,
             )
             code = _await_end(process, paths[0])
         said, complained = (path.read_text(errors="replace") for path in paths)
@@ -104,6 +105,11 @@ class Environment:
         # What the tests themselves are run with must not help.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HOLDFAST"))}
         return kept | {"PATH": f"{self._home / 'bin'}:{os.environ['PATH']}", "HOME": str(self.directory)} | _SOON_READY
+
+
+def _hears_ctrl_c() -> None:
+    """A shell has what it starts in the background ignore it, and a child inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _await_end(process: subprocess.Popen[bytes], output: Path) -> int:
