@@ -29,6 +29,8 @@ from holdfast.wire.error_codes import ErrorCode
 LULL_S: Final = 0.005
 """A batch is complete when nobody has come for so long."""
 LONGEST_GATHERING_S: Final = 0.05
+MOST_TOGETHER: Final = 1_000
+"""Members in one request; a broker takes no more. The next ones go out in another."""
 EXPECTED_WITHIN_S: Final = 0.5
 """How long those are waited for who are known to come: all members when they start, for they find their coordinator one
 after the other; and those who were sent away for an id."""
@@ -109,7 +111,7 @@ class JoinDesk:
             threading.Thread(target=self._live, args=(batch,), name=name, daemon=True).start()
         batch.joins.append(join)
         join.batch = batch
-        if len(batch.joins) >= (batch.expected or self._members):
+        if len(batch.joins) >= min(batch.expected or self._members, MOST_TOGETHER):
             self._close(batch)
         batch.came.set()
 

@@ -16,8 +16,8 @@ from holdfast.wire.apis.join_group import JoinGroupRequest
 from holdfast.wire.apis.join_groups import JoinGroupsRequest
 from holdfast.wire.error_codes import ErrorCode
 
-MOST_MEMBERS: Final = 10_000
-"""In one request: a process has threads, not towns."""
+MOST_MEMBERS: Final = 1_000
+"""In one request, which is handled in one round of the event loop. A process with more members sends several."""
 
 
 def entries(request: JoinGroupsRequest) -> list[JoinGroupRequest]:

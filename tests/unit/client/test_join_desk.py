@@ -95,6 +95,20 @@ def test_who_comes_together_joins_in_one_request_and_each_has_its_own_answer() -
     ]
 
 
+def test_more_than_a_broker_takes_in_one_request_join_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join_desk, "MOST_TOGETHER", 2)
+    group = answering(seated)
+    with ScriptedServer(group) as server:
+        hall = Hall(server, 4)
+
+        for name in ("a", "b", "c", "d"):
+            hall.hand_in(name)
+
+        answers = [hall.outcome(name) for name in ("a", "b", "c", "d")]
+    assert sorted(len(request.members) for request in group.messages(JOIN_GROUPS)) == [2, 2]
+    assert all(isinstance(one, JoinGroupResponse) for one in answers)
+
+
 def test_who_comes_alone_joins_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_desk, "EXPECTED_WITHIN_S", 0.05)
     group = answering(seated)
