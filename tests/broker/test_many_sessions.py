@@ -20,7 +20,7 @@ from tests.support.eventually import eventually
 from tests.support.watched_broker import WatchedBroker
 
 BOUND_S = 0.05
-STANDBYS, AT_ONCE = 2_000, 500
+STANDBYS, AT_ONCE = 10_000, 1_000
 GROUP = 32
 PROTOCOLS = [JoinGroupRequestProtocol("range", b"")]
 
