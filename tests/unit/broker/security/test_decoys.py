@@ -100,3 +100,21 @@ def test_a_lookup_takes_as_long_for_an_absent_user_as_for_an_existing_one(tmp_pa
     assert 0.8 < absent / existing < 1.25
     without_decoy = median(cost_ns(users.credential, "alice") for _ in range(41))
     assert existing > 3 * without_decoy
+
+
+@pytest.mark.parametrize("mechanism", [*SCRAM_MECHANISMS, PLAIN])
+def test_a_password_of_an_absent_user_takes_as_much_hashing_as_a_wrong_one(mechanism: str) -> None:
+    """CPU time, the least of some tries on either side: other work only adds to it."""
+    users = Users().with_user("alice", PASSWORD, DEFAULT_ITERATIONS)
+    existing = users.credential(mechanism, "alice")
+    assert existing is not None
+    absent = Decoys(users.credentials, SECRET).credential(mechanism, "mallory")
+
+    def cost_s(one: Credential) -> float:
+        began = time.thread_time()
+        assert not one.is_of("wrong")
+        return time.thread_time() - began
+
+    costs = [(cost_s(existing), cost_s(absent)) for _ in range(7)]
+    least_existing, least_absent = (min(one[at] for one in costs) for at in (0, 1))
+    assert 0.5 < least_existing / least_absent < 2
