@@ -1,26 +1,27 @@
-# The front door. `make demo` and `make test` do all set-up by themselves.
+# `make demo` and `make test` install everything that they need.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# Tests and demo start Python many hundred times; without bytecode each start compiles the package anew.
+# Tests and demo start Python many hundred times; without bytecode each start would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka demo lint format test test-real conformance conformance-random fuzz bench performance clean
+.PHONY: help setup java kafka demo lint format test test-real conformance conformance-random fuzz bench performance docs clean
 
 help:
-	@echo "make demo       Spark and a consumer in one group, redeployed: nobody notices (four minutes, longer on a busy machine)"
+	@echo "make demo       redeploy Spark and a consumer in one group without a rebalance (about four minutes)"
 	@echo "make test       the fast tests (a few minutes)"
-	@echo "make test-real  the tests beside Apache Kafka and Spark (installs them)"
-	@echo "make conformance  groups answer for answer beside Apache Kafka"
-	@echo "make conformance-random  the same with random plays, for ten minutes (MINUTES=10 SEED=1)"
-	@echo "make fuzz       hostile bytes, guided by what they reach, for ten minutes (MINUTES=10)"
-	@echo "make lint       ruff, strict types, import contracts"
-	@echo "make bench      Holdfast and Apache Kafka side by side; renders docs/performance.md"
-	@echo "make format     let ruff format the code"
+	@echo "make test-real  the tests with Apache Kafka, Spark and other clients (installs them)"
+	@echo "make conformance  compare the answers to group requests with those of Apache Kafka"
+	@echo "make conformance-random  the same with random scenarios, for ten minutes (MINUTES=10 SEED=1)"
+	@echo "make fuzz       coverage-guided fuzzing, for ten minutes (MINUTES=10)"
+	@echo "make lint       ruff, strict types, import contracts, spelling, words that we do not use"
+	@echo "make bench      Holdfast and Apache Kafka side by side; renders docs/performance.md (hours; BENCH=--skip-fresh continues)"
+	@echo "make docs       the documentation site, in build/site (open index.html in a browser)"
+	@echo "make format     format the code with ruff"
 
 setup: $(READY) java
 
@@ -41,17 +42,20 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python scripts/check_words.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Most of these tests wait: for a session to end, for a client to come back. Four at a time keep two cores busy. File by
-# file, in this order: those that wait share their broker, and have the machine before those that calculate.
+# All tests take about 500 s of CPU. Those of brokers and clients, which come first, wait most of their time for a session
+# to end or for a client to reconnect, so eight at a time keep two cores busy. The tests of a file share their broker and
+# run in one worker.
 test: setup
-	$(BIN)/python -m pytest tests -m "not real" -n 4 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest tests -m "not real" -n 8 --dist loadfile --no-loadscope-reorder -q
 
-# Of the Java that tests start, most lives for seconds: better soon ready than fast later.
+# Most Java processes of the tests run for seconds, so a short start matters more than peak speed.
 test-real conformance: export SPARK_SUBMIT_OPTS = $(SOON_READY)
 test-real conformance: export KAFKA_JVM_PERFORMANCE_OPTS = $(SOON_READY)
 SOON_READY := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -61,7 +65,7 @@ test-real: setup
 	-@scripts/kafka-apps-ensure > /dev/null
 	-@scripts/kcat-ensure > /dev/null
 	-@scripts/kafkajs-ensure > /dev/null
-	-@scripts/go-program-ensure tests/clients/go > /dev/null
+	-@scripts/go-program-ensure tests/client_compat/go > /dev/null
 	-@scripts/go-program-ensure tests/groups/go > /dev/null
 	-@scripts/spark-oldest-ensure > /dev/null
 	-@scripts/chromium-ensure > /dev/null
@@ -69,8 +73,8 @@ test-real: setup
 	$(BIN)/python -m pytest tests -m real -q -n 2 --dist loadfile $(SENSITIVE:%=--ignore %)
 	$(BIN)/python -m pytest $(SENSITIVE) -m real -q
 
-# Real parts that are slow to answer when another test has the machine.
-SENSITIVE := tests/client tests/groups tests/spark tests/unit/spark
+# Tests of real parts that answer too slowly when another test uses the machine.
+SENSITIVE := tests/holdfast_client tests/groups tests/spark tests/unit/spark
 
 conformance: setup kafka
 	$(BIN)/python -m pytest tests/conformance -q
@@ -84,11 +88,19 @@ conformance-random: setup kafka
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
+# BENCH="--only start" measures one case, BENCH=--skip-fresh continues an interrupted run.
+BENCH ?=
+
 bench: setup kafka
-	$(BIN)/python -m bench
+	$(BIN)/python -m benchmarks $(BENCH)
 
 performance: $(READY)
-	$(BIN)/python -m bench.render
+	$(BIN)/python -m benchmarks.render
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(READY)
+	$(BIN)/mkdocs build
+	@echo "open build/site/index.html"
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build src/*.egg-info

@@ -1,24 +1,23 @@
-"""A plain consumer, as anybody would write one with confluent-kafka: `python -m examples.demo.consumer '{…}'`."""
+"""A plain consumer that uses confluent-kafka: `python -m examples.demo.consumer '{…}'`."""
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from examples.demo.processes import Journal, is_to_begin
+from examples.demo.processes import EventLog, print_stacks_on_sigquit, wait_for_start
+from examples.demo.stop_signal import StopSignal
 
 
 def main(options: dict[str, Any]) -> None:
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    journal = Journal(Path(options["journal"]))
-    if not is_to_begin(journal):
+    print_stacks_on_sigquit()
+    stopping = StopSignal()
+    event_log = EventLog(Path(options["event_log"]))
+    if not wait_for_start(event_log):
         return
     config = {
         "bootstrap.servers": options["bootstrap"],
@@ -27,19 +26,19 @@ def main(options: dict[str, Any]) -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": options["session_ms"],
-        "max.poll.interval.ms": max(options["session_ms"], 300_000),  # librdkafka takes no shorter one
+        "max.poll.interval.ms": max(options["session_ms"], 300_000),  # librdkafka requires at least the session timeout
         "heartbeat.interval.ms": 1000,
     }
     if options["static"]:
         config["group.instance.id"] = options["name"]
     consumer = Consumer(config)
-    # With a callback, partitions go while the consumer asks for records, never between their processing and the commit.
+    # With a callback, partitions are revoked inside consume(), never between processing and commit.
     consumer.subscribe([options["topic"]], on_revoke=lambda *_: None)
     while not stopping.is_set():
         messages = [one for one in consumer.consume(1000, 0.2) if one.error() is None]
         if messages:
             ranges = _ranges(messages)
-            journal.tell("processed", ranges=ranges)
+            event_log.write("processed", ranges=ranges)
             _commit(consumer, options["topic"], ranges)
     consumer.close()
 
@@ -48,12 +47,12 @@ def _commit(consumer: Consumer, topic: str, ranges: list[tuple[int, int, int]]) 
     try:
         offsets = [TopicPartition(topic, partition, end) for partition, _, end in ranges]
         consumer.commit(offsets=offsets, asynchronous=False)
-    except KafkaException as error:  # it has missed its session: what is not committed, another one processes again
+    except KafkaException as error:  # its session has expired: another member processes these records again
         print(f"not committed: {error}", file=sys.stderr, flush=True)
 
 
 def _ranges(messages: list[Any]) -> list[tuple[int, int, int]]:
-    """Of each partition, from the first offset to behind the last one."""
+    """For each partition, the first offset and the one after the last."""
     ranges: dict[int, tuple[int, int]] = {}
     for partition, offset in sorted((one.partition(), one.offset()) for one in messages):
         first, _ = ranges.get(partition, (offset, offset))

@@ -1,4 +1,4 @@
-"""Counts what happened, from what others wrote down: the ledger, the group's records, the topic, and the journals."""
+"""Computes the figures of a run from the ledger, the group's records, the topic, and the event logs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 DELAY_MS: Final = 5_000
-"""A record that waits longer is delayed. A batch of Spark takes a second or two on a busy machine."""
+"""A record that waits longer is delayed. A Spark batch takes a second or two on a busy machine."""
 
 
 class Processed(NamedTuple):
-    """Who has processed which records of a partition, and when."""
+    """Records of a partition that a member has processed, and when."""
 
     who: str
     partition: int
@@ -28,28 +28,28 @@ class Owned(NamedTuple):
     to_ms: int
 
 
-Away = Mapping[str, Sequence[tuple[int, int]]]
+Downtimes = Mapping[str, Sequence[tuple[int, int]]]
 """When each member was being restarted."""
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordCounts:
     lost: int
     duplicated: int
     delayed: int
     delayed_elsewhere: int
-    """Of these, those of partitions whose owner was not being restarted."""
+    """Of these, the records of partitions whose owner was not being restarted."""
 
 
 def count_records(
     written: Mapping[int, Sequence[int]],
     processed: Iterable[Processed],
     owned: Sequence[Owned],
-    away: Away,
+    away: Downtimes,
     window: tuple[int, int],
-) -> Records:
-    """`written` has, for each partition, the time of every record in the order of offsets. Of those that were written
-    in the window, the delayed ones are counted; lost and duplicated are counted of all."""
+) -> RecordCounts:
+    """`written` has the timestamps of all records of each partition, in the order of offsets. Delayed records are
+    counted in the window only; lost and duplicated ones are counted over all records."""
     from_ms, to_ms = window
     first_at: dict[int, list[int | None]] = {partition: [None] * len(times) for partition, times in written.items()}
     duplicated = 0
@@ -68,10 +68,10 @@ def count_records(
             elif at_ms - written_ms > DELAY_MS and from_ms <= written_ms < to_ms:
                 delayed += 1
                 elsewhere += not _owner_was_away(partition, written_ms, at_ms, owned, away)
-    return Records(lost, duplicated, delayed, elsewhere)
+    return RecordCounts(lost, duplicated, delayed, elsewhere)
 
 
-def _owner_was_away(partition: int, written_ms: int, at_ms: int, owned: Sequence[Owned], away: Away) -> bool:
+def _owner_was_away(partition: int, written_ms: int, at_ms: int, owned: Sequence[Owned], away: Downtimes) -> bool:
     return any(
         began < at_ms and written_ms < ended
         for one in owned
@@ -81,7 +81,7 @@ def _owner_was_away(partition: int, written_ms: int, at_ms: int, owned: Sequence
 
 
 def moves(owned: Sequence[Owned], from_ms: int, to_ms: int) -> int:
-    """How often a partition changed hands."""
+    """How often a partition changed its owner."""
     count = 0
     for partition in {one.partition for one in owned}:
         owners = sorted((one for one in owned if one.partition == partition), key=lambda one: one.from_ms)

@@ -1,11 +1,13 @@
-"""The processes of the demo: each is started, told to end or killed, and watched by the journal that it writes.
+"""The processes of the demo: each is started, terminated or killed, and observed by the event log that it writes.
 
-A journal has a line of JSON for every event: `{"at_ms": …, "event": "processed", "ranges": [[partition, first, end]]}`.
+An event log has a line of JSON for each event: `{"at_ms": …, "event": "processed", "ranges": [[partition, first,
+end]]}`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import signal
@@ -16,44 +18,51 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-PATIENCE_S: Final = 800.0
-"""For one thing to happen. A busy machine takes minutes for what takes fifteen seconds, and that is no failure."""
-TELL_EVERY_S: Final = 20.0
-"""How often the demo says what it waits for."""
-SOON_READY: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that lives for a minute: better ready soon than fast later."""
-BEGIN: Final = b"begin\n"
-"""What a process reads before it joins the group. If it reads an end instead, there is no demo any more."""
+TIMEOUT_S: Final = 800.0
+"""For one step. It usually takes fifteen seconds. On a busy machine it may take minutes, which is not a failure."""
+EXIT_TIMEOUT_S: Final = 180.0
+"""For the exit of a process, which usually takes two seconds: three times as long as a query waits for its batch."""
+_STACKS_S: Final = 5.0
+"""For a process to print its stacks. A JVM needs a moment until all of its threads have paused."""
+PROGRESS_EVERY_S: Final = 20.0
+"""How often the demo prints what it waits for."""
+FAST_START_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that runs for a minute: fast start-up matters more than peak speed."""
+START: Final = b"begin\n"
+"""The line that a process reads from stdin before it joins the group. The end of stdin means that the demo has
+exited."""
 _LOOK_EVERY_S: Final = 0.1
 
 T = TypeVar("T")
 
 
 class DemoFailed(Exception):
-    """What did not happen, in a sentence."""
+    """A step that failed, in one sentence."""
 
 
 def wait_for(
-    condition: Callable[[], T], what: str, patience_s: float = PATIENCE_S, tell_every_s: float = TELL_EVERY_S
+    condition: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S, progress_every_s: float = PROGRESS_EVERY_S
 ) -> T:
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     while not (found := condition()):
         now = time.monotonic()
-        if now - began > patience_s:
-            raise DemoFailed(f"waited {patience_s:g} s in vain for {what}")
-        if now - told > tell_every_s:
-            told = now
+        if now - began > timeout_s:
+            raise DemoFailed(f"gave up waiting for {what} after {timeout_s:g} s")
+        if now - reported > progress_every_s:
+            reported = now
             print(f"         still waiting for {what} ({now - began:.0f} s)", flush=True)
         time.sleep(_LOOK_EVERY_S)
     return found
 
 
-def run_to_end(command: Sequence[str], what: str, log: Path, **waiting: float) -> None:
-    """A command of its own; what it says goes to `log`. Raises DemoFailed with the end of that if it fails."""
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True)
+def run_to_end(command: Sequence[str], what: str, log: Path, **limits: float) -> None:
+    """Runs a command with its output in `log`. Raises DemoFailed with the end of the output if it fails."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+        )
     try:
-        wait_for(lambda: process.poll() is not None, what, **waiting)
+        wait_for(lambda: process.poll() is not None, what, **limits)
     finally:
         _kill_all(process)
     if process.returncode != 0:
@@ -64,17 +73,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Journal:
-    """What a process tells. It is one line at a time, so that nothing is half told, whenever it is killed."""
+class EventLog:
+    """Events of a process. Each is one write of one line, so that a kill never leaves a partial event."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def write(self, event: str, **fields: Any) -> None:
         self._file.write(json.dumps({"at_ms": now_ms(), "event": event, **fields}).encode() + b"\n")
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
+def read_event_log(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
@@ -85,18 +94,18 @@ class Worker:
 
     def __init__(self, module: str, name: str, directory: Path, options: dict[str, Any]) -> None:
         self.name = name
-        self.journal = directory / f"{name}.jsonl"
+        self.event_log = directory / f"{name}.jsonl"
         self._log = directory / f"{name}.log"
         self._command = [sys.executable, "-m", f"examples.demo.{module}"]
-        self._options = {**options, "name": name, "journal": str(self.journal)}
+        self._options = {**options, "name": name, "event_log": str(self.event_log)}
         self._process: subprocess.Popen[bytes] | None = None
         self._prepared_at_ms = 0
         self.started_at_ms = 0
         self.restarts: list[tuple[int, int]] = []
-        """From when to when it was away."""
+        """Start and end of each restart."""
 
     def prepare(self) -> None:
-        """Its process begins, and is not in the group before `start`."""
+        """Starts the process, which does not join the group before `start`."""
         if self._process is None:
             self._prepared_at_ms = now_ms()
             with self._log.open("ab") as log:
@@ -105,60 +114,74 @@ class Worker:
                     stdout=log,
                     stderr=log,
                     stdin=subprocess.PIPE,
-                    start_new_session=True,  # so that nothing of it outlives it
+                    start_new_session=True,  # so that its children can be killed with it
                 )
 
     def start(self) -> None:
         self.prepare()
         assert self._process is not None and self._process.stdin is not None
         self.started_at_ms = now_ms()
-        with contextlib.suppress(BrokenPipeError):  # it has ended by itself: `has_worked` tells what it said
-            self._process.stdin.write(BEGIN)
+        with contextlib.suppress(BrokenPipeError):  # it has exited: `has_worked` raises with its output
+            self._process.stdin.write(START)
             self._process.stdin.close()
 
     def is_ready(self) -> bool:
-        """To be started."""
-        return self.told("ready", self._prepared_at_ms) > 0
+        """Whether it can be started."""
+        return self.count_events("ready", self._prepared_at_ms) > 0
 
     def has_worked(self) -> bool:
         """Since it was started."""
-        return self.told("processed", self.started_at_ms) > 0
+        return self.count_events("processed", self.started_at_ms) > 0
 
-    def told(self, what: str, since_ms: int) -> int:
-        """How many times. Raises if it has ended."""
+    def count_events(self, what: str, since_ms: int) -> int:
+        """How many events there are. Raises if the process has exited."""
         if self._process is None or self._process.poll() is not None:
             lines = self._log.read_text(errors="replace").splitlines()
-            raise DemoFailed("\n".join([f"{self.name} has ended by itself; it said:", *lines[-20:]]))
-        return sum(event["event"] == what and event["at_ms"] >= since_ms for event in read_journal(self.journal))
+            raise DemoFailed("\n".join([f"{self.name} has exited; its last output:", *lines[-20:]]))
+        return sum(event["event"] == what and event["at_ms"] >= since_ms for event in read_event_log(self.event_log))
 
-    def tell_to_end(self) -> None:
+    def terminate(self) -> None:
         if self._process is not None:
             self._process.terminate()
 
     def stop(self) -> None:
-        """As a deployment does it."""
-        self.tell_to_end()
+        """A graceful stop, as in a deployment."""
+        self.terminate()
+        self.await_exit()
+
+    def await_exit(self, timeout_s: float = EXIT_TIMEOUT_S) -> None:
+        """After `terminate`. If it does not exit, its log ends with the stacks of its threads."""
         process, self._process = self._process, None
         if process is None:
             return
         try:
-            wait_for(lambda: process.poll() is not None, f"the end of {self.name}")
+            wait_for(lambda: process.poll() is not None, f"{self.name} to exit", timeout_s)
+        except DemoFailed as failure:
+            _request_stacks(process)
+            raise DemoFailed(f"{failure}; its stacks are at the end of {self._log}") from failure
         finally:
             _kill_all(process)
 
     def kill(self) -> None:
-        """`kill -9`, all of it."""
+        """`kill -9` for the process and its children."""
         process, self._process = self._process, None
         if process is not None:
             _kill_all(process)
 
     def restart(self, end: Callable[[], None]) -> None:
-        """Ends it, one way or the other, and waits until it works again."""
+        """Stops it by `end`, starts it again, and waits until it processes records."""
         began = now_ms()
         end()
         self.start()
-        wait_for(self.has_worked, f"records that {self.name} processes after its restart")
+        wait_for(self.has_worked, f"{self.name} to process records after its restart")
         self.restarts.append((began, now_ms()))
+
+
+def _request_stacks(process: subprocess.Popen[bytes]) -> None:
+    """Of all in its process group: for a query that is Python, the JVM, and the process of the source."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGQUIT)
+    time.sleep(_STACKS_S)
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
@@ -169,20 +192,25 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def is_to_begin(journal: Journal) -> bool:
-    """Waits for the word, in the process that `prepare` began."""
-    journal.tell("ready")
-    return sys.stdin.buffer.readline() == BEGIN
+def print_stacks_on_sigquit() -> None:
+    """As a JVM does."""
+    faulthandler.register(signal.SIGQUIT)
+
+
+def wait_for_start(event_log: EventLog) -> bool:
+    """Waits for the start signal, in the process that `prepare` has started."""
+    event_log.write("ready")
+    return sys.stdin.buffer.readline() == START
 
 
 @contextlib.contextmanager
 def broker(data: Path, log: Path) -> Iterator[str]:
-    """A broker on a free port; its first line says where."""
+    """A broker on a free port, which its first line names."""
     command = [sys.executable, "-m", "holdfast", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
-    # The first members start together: one generation has them all, and none waits for the first batches of another.
+    # The first members start together: one generation has all of them, and none waits for the first batches of another.
     command += ["--log-level", "warning", "--set", "group.initial.rebalance.delay.ms=3000"]
-    with log.open("ab") as said:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True)
     assert process.stdout is not None
     try:
         line = process.stdout.readline().strip()
@@ -192,7 +220,7 @@ def broker(data: Path, log: Path) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            wait_for(lambda: process.poll() is not None, "the broker to end")
+            wait_for(lambda: process.poll() is not None, "the broker to end", EXIT_TIMEOUT_S)
         finally:
             process.kill()
             process.wait()

@@ -1,4 +1,4 @@
-"""Steady load: numbered orders of some thousand customers, to every partition in turn."""
+"""A steady load: numbered orders of some thousand customers, to all partitions in turn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from examples.demo.processes import PATIENCE_S, wait_for
+from examples.demo.processes import TIMEOUT_S, wait_for
 
 PARTITIONS: Final = 12
 CUSTOMERS: Final = 24_000
-"""A customer's orders are all in one partition, as a key's records are."""
+"""All orders of a customer are in one partition."""
 EACH_TICK: Final = 10
 """Orders to each partition."""
 TICK_S: Final = 0.2
@@ -27,14 +27,14 @@ class Orders:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(PATIENCE_S)
-        # A record is never given up: a busy broker takes it later.
+        admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(TIMEOUT_S)
+        # Records never time out: a busy broker stores them later.
         config = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 0}
         self._producer = Producer({"bootstrap.servers": bootstrap, **config})
         self._number = 0
 
     def history(self) -> None:
-        """What happened before the story begins: one order of each customer."""
+        """One order of each customer, before the scenario starts."""
         self._send(CUSTOMERS // PARTITIONS)
         self._flush()
 
@@ -58,7 +58,7 @@ class Orders:
             due += TICK_S
 
     def _flush(self) -> None:
-        """What comes later than the demo looks for it would be taken for lost."""
+        """Records that are stored after the count would be counted as lost."""
         wait_for(lambda: self._producer.flush(1) == 0, f"the records of {self._topic} to be written")
 
     def _send(self, each: int) -> None:

@@ -1,22 +1,21 @@
-"""A Spark application whose query keeps totals of every customer: `python -m examples.demo.query '{…}'`."""
+"""A Spark application that aggregates by customer: `python -m examples.demo.query '{…}'`."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
-from examples.demo.processes import SOON_READY, Journal, is_to_begin
-from holdfast.spark import Enrich
+from examples.demo.processes import FAST_START_OPTIONS, EventLog, print_stacks_on_sigquit, wait_for_start
+from examples.demo.stop_signal import StopSignal
+from holdfast.spark import Aggregate
 
 if TYPE_CHECKING:
-    from holdfast.spark.pipelines.enrich.query import Batch
+    from holdfast.spark.pipelines.aggregate.aggregate_query import AggregateBatch
 
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -25,28 +24,28 @@ _SETTINGS: Final = {
     "spark.driver.memory": "512m",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.driver.extraJavaOptions": SOON_READY,
+    "spark.driver.extraJavaOptions": FAST_START_OPTIONS,
 }
 _KEEP_S: Final = 3600.0
-"""Versions of the state, so that the demo can count afterwards what each of them has taken in."""
+"""Keeps all versions of the state, so that the demo can count their records afterwards."""
 
 
 def main(options: dict[str, Any]) -> None:
-    stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are whatever `python3` is
+    print_stacks_on_sigquit()
+    stopping = StopSignal()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise the workers use `python3` from PATH
     builder = SparkSession.builder.master("local[1]").appName(options["name"])
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    journal = Journal(Path(options["journal"]))
-    if not is_to_begin(journal):
+    event_log = EventLog(Path(options["event_log"]))
+    if not wait_for_start(event_log):
         return
 
-    def on_batch(batch: Batch) -> None:
-        if batch.enriched.records:
-            journal.tell("processed", loaded_bytes=batch.enriched.loaded_bytes)
+    def on_batch(batch: AggregateBatch) -> None:
+        if batch.aggregated.records:
+            event_log.write("processed", loaded_bytes=batch.aggregated.loaded_bytes)
 
     source = {
         "kafka.bootstrap.servers": options["bootstrap"],
@@ -56,18 +55,19 @@ def main(options: dict[str, Any]) -> None:
         "kafka.max.poll.interval.ms": max(options["session_ms"], 300_000),
         "kafka.heartbeat.interval.ms": 1000,
         "subscribe": options["topic"],
-        # The plain consumer in the group counts nothing. What it has read is in no total, and that is no loss here.
+        # The plain consumer in the group aggregates nothing. Records that it has read are in no total, which is
+        # intended.
         "failOnDataLoss": "false",
     }
     if options["static"]:
         source["kafka.group.instance.id"] = options["name"]
-    query = Enrich(
+    query = Aggregate(
         spark,
         options["state"],
         source,
         key="CAST(key AS STRING)",
         amount="CAST(get_json_object(CAST(value AS STRING), '$.amount') AS BIGINT)",
-        cache=Path(options["journal"]).with_suffix(".cache") if options["static"] else None,
+        cache=Path(options["event_log"]).with_suffix(".cache") if options["static"] else None,
         grace_s=_KEEP_S,
         on_batch=on_batch,
     )

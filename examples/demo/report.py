@@ -1,4 +1,4 @@
-"""What the demo leaves behind: a table on the screen, `report.json`, and pictures."""
+"""The output of the demo: a table, `report.json`, and pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from examples.demo.counting import Counted
+from examples.demo.collect_figures import Figures
 from examples.demo.figures import DELAY_MS
 
 _ROWS: Final = (
@@ -19,12 +19,12 @@ _ROWS: Final = (
     ("bytes of state loaded", "bytes_of_state_loaded"),
     ("records lost", "records_lost"),
     ("records processed twice", "records_duplicated"),
-    ("rebalances to take in 3 newcomers", "rebalances_by_the_scale_up"),
+    ("rebalances for 3 new members", "rebalances_by_the_scale_up"),
 )
 
 
-def complaints(halves: Sequence[Counted]) -> list[str]:
-    """What is not as it must be; the control must show the trouble that seats avoid."""
+def unexpected(halves: Sequence[Figures]) -> list[str]:
+    """Unexpected figures. The control must show the cost that static members avoid."""
     wrong = []
     for half in halves:
         figures = half.figures()
@@ -45,16 +45,16 @@ def complaints(halves: Sequence[Counted]) -> list[str]:
     return wrong
 
 
-def print_table(halves: Sequence[Counted]) -> None:
-    titles = ["static, announced" if half.static else "dynamic (control)" for half in halves]
+def print_table(halves: Sequence[Figures]) -> None:
+    titles = ["static, registered" if half.static else "dynamic (control)" for half in halves]
     widest = max(len(what) for what, _ in _ROWS)
     print(" " * widest, *(f"{title:>20}" for title in titles))
     for what, name in _ROWS:
         print(f"{what:<{widest}}", *(f"{half.figures()[name]:>20,}" for half in halves))
-    print("The records of a member with a seat wait for its return, and those of nobody else.")
+    print("While a static member restarts, only the records of its own partitions wait.")
 
 
-def write_report(path: Path, halves: Sequence[Counted], seconds: float, wrong: Sequence[str]) -> None:
+def write_report(path: Path, halves: Sequence[Figures], seconds: float, wrong: Sequence[str]) -> None:
     report = {
         "seconds": round(seconds, 1),
         "as_expected": not wrong,

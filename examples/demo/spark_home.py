@@ -1,8 +1,8 @@
-"""A home of Spark in which queries are ready sooner.
+"""A SPARK_HOME with which queries start faster.
 
-Spark gives its Python processes the modules of `pyspark` as a zip, and Python compiles what it imports from a zip anew
-each time. A query starts five such processes, one after the other. In a home without that zip they import the package
-that is installed, which is compiled once.
+Spark passes the modules of `pyspark` to its Python processes as a zip, and Python compiles modules from a zip on every
+import. A query starts five such processes, one after the other. In a SPARK_HOME without that zip they import the
+installed package, which is compiled once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NEEDED: Final = ("bin", "jars")
 
 
 def make_spark_home(directory: Path) -> None:
-    """To be named in SPARK_HOME."""
+    """Creates a directory for SPARK_HOME."""
     package = Path(pyspark.__file__).parent
     directory.mkdir(parents=True)
     for name in _NEEDED:

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The client is imported when it is first asked for: a broker needs none of it."""
+    """The client is imported when it is first used, because a broker does not need it."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

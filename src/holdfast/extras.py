@@ -1,4 +1,4 @@
-"""Packages that a bare install does not bring, and the extra of pyproject.toml that does."""
+"""Packages that a plain installation does not include, and the extras of pyproject.toml that install them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 
 CLIENT: Final = ("confluent_kafka", "numpy")
 SPARK: Final = (*CLIENT, "pyspark", "pyarrow", "pandas")
-"""As importable names. The extra `spark` brings what `client` does as well."""
+"""As importable names. The extra `spark` includes the packages of `client`."""
 
 
 class MissingExtra(ImportError):
-    """Something was asked for whose packages are not installed; the message is one sentence."""
+    """The packages of a feature are not installed; the message is one sentence."""
 
 
 def check_installed(what: str, packages: Sequence[str]) -> None:
-    """Raises MissingExtra if `what` needs a package that is not there."""
+    """Raises MissingExtra if `what` needs a package that is not installed."""
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise MissingExtra(_sentence(what, missing))
@@ -25,7 +25,7 @@ def check_installed(what: str, packages: Sequence[str]) -> None:
 
 @contextmanager
 def needed_for(what: str, packages: Sequence[str]) -> Iterator[None]:
-    """Around imports, which raise MissingExtra if one of these packages is needed and not there."""
+    """For imports in the block: raises MissingExtra if one of these packages is needed and not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

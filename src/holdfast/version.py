@@ -1,3 +1,3 @@
-"""The one place that says which Holdfast this is."""
+"""The version of Holdfast."""
 
 VERSION = "0.1.0.dev0"

@@ -1,7 +1,7 @@
-"""Where Spark looks for `format("holdfast")`.
+"""The module that Spark finds for `format("holdfast")`.
 
-Spark imports every module whose name begins with `pyspark_` when a format is first asked for, in every query of every
-user: this one imports nothing else before it is used.
+Spark imports every module whose name begins with `pyspark_` when a format is first used, in every query of every user.
+So this module imports nothing else before it is used.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.trouble import Trouble
+from tests.broker.expected_log import ExpectedLog
 from tests.support.holdfast_broker import HoldfastBroker
 
 
@@ -20,8 +20,8 @@ def broker() -> Iterator[HoldfastBroker]:
 
 
 @pytest.fixture
-def trouble(broker: HoldfastBroker) -> Trouble:
-    return Trouble(broker)
+def expected_log(broker: HoldfastBroker) -> ExpectedLog:
+    return ExpectedLog(broker)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A broker in a child process that ends itself, as `kill -9` does, at a given step of a group's life.
 
 `KillableBroker` ends at the n-th change to the disk, whatever that is; here the test names the record or the event, and
-the point of writing it. It can also hold back the reading of the journal, to show what is answered meanwhile.
+the point of writing it. It can also hold back the loading of the group log, to show what is answered meanwhile.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.broker.config import BrokerConfig
-from holdfast.broker.journal import GroupJournal
-from holdfast.broker.ledger import LedgerWriter
-from holdfast.broker.partition import Partition
+from holdfast.broker.config.broker import BrokerConfig
+from holdfast.broker.groups.event_log import EventLogWriter
+from holdfast.broker.groups.local_group_log import LocalGroupLog
 from holdfast.broker.server import Broker
-from holdfast.coordinator.effects import Record
-from holdfast.coordinator.ledger import Event
+from holdfast.coordinator.events.group_event import GroupEvent
+from holdfast.coordinator.runtime.effects import Record
 from holdfast.log import disk
 from tests.support.forks import FORKS
 
@@ -36,7 +35,7 @@ FEW_PARTITIONS = {"offsets.topic.num.partitions": "2"}
 
 @dataclass(frozen=True)
 class KillAt:
-    """Either the event that is told, or the record (the class name of its key) and the point of writing it."""
+    """Either the event that is recorded, or the record (the class name of its key) and the point of writing it."""
 
     event: str | None = None
     record: str | None = None
@@ -55,7 +54,7 @@ class FailAt:
 
 @dataclass(frozen=True)
 class Gate:
-    """From this partition of the journal on, nothing is read before the test says so."""
+    """From this partition of the group log on, nothing is read before the test says so."""
 
     partition: int
 
@@ -68,54 +67,54 @@ def _end() -> None:
 
 
 def _arm_event(kind: str) -> None:
-    original = LedgerWriter.write
+    original = EventLogWriter.write
 
-    def write(self: LedgerWriter, events: list[Event], now_ms: int) -> None:
+    def write(self: EventLogWriter, events: list[GroupEvent], now_ms: int) -> None:
         if any(event.kind == kind for event in events):
             _end()
         original(self, events, now_ms)
 
-    LedgerWriter.write = write  # type: ignore[method-assign]  # in this child only
+    EventLogWriter.write = write  # type: ignore[method-assign]  # in this child only
 
 
 def _arm_record(key: str, point: str) -> None:
-    original = GroupJournal.append
+    original = LocalGroupLog.append
 
-    def append(self: GroupJournal, group_id: str, records: Sequence[Record], now_ms: int) -> Partition:
+    def append(self: LocalGroupLog, group_id: str, records: Sequence[Record], now_ms: int) -> asyncio.Future[None]:
         if type(records[0][0]).__name__ == key:
             disk.fault = lambda reached: _end() if reached == point else None
         return original(self, group_id, records, now_ms)
 
-    GroupJournal.append = append  # type: ignore[method-assign]  # in this child only
+    LocalGroupLog.append = append  # type: ignore[method-assign]  # in this child only
 
 
 def _arm_failure(key: str) -> None:
-    original = GroupJournal.append
+    original = LocalGroupLog.append
 
     def full(_: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def append(self: GroupJournal, group_id: str, records: Sequence[Record], now_ms: int) -> Partition:
+    def append(self: LocalGroupLog, group_id: str, records: Sequence[Record], now_ms: int) -> asyncio.Future[None]:
         if type(records[0][0]).__name__ == key:
             disk.fault = full
-            GroupJournal.append = original  # type: ignore[method-assign]  # once is enough
+            LocalGroupLog.append = original  # type: ignore[method-assign]  # once is enough
         try:
             return original(self, group_id, records, now_ms)
         finally:
             disk.fault = None
 
-    GroupJournal.append = append  # type: ignore[method-assign]  # in this child only
+    LocalGroupLog.append = append  # type: ignore[method-assign]  # in this child only
 
 
 def _close(gate: Gate, opened: threading.Event) -> None:
-    original = GroupJournal.replay
+    original = LocalGroupLog.replay
 
-    def replay(self: GroupJournal, index: int) -> Iterator[Any]:
-        if index >= gate.partition:
+    def replay(self: LocalGroupLog, partition: int) -> Iterator[Any]:
+        if partition >= gate.partition:
             opened.wait()
-        yield from original(self, index)
+        yield from original(self, partition)
 
-    GroupJournal.replay = replay  # type: ignore[method-assign]  # in this child only
+    LocalGroupLog.replay = replay  # type: ignore[method-assign]  # in this child only
 
 
 async def _serve(data: str, settings: Mapping[str, str], parent: Connection, opened: threading.Event) -> None:
@@ -123,7 +122,7 @@ async def _serve(data: str, settings: Mapping[str, str], parent: Connection, ope
     await broker.start()
     loop = asyncio.get_running_loop()
 
-    def told() -> None:
+    def reported() -> None:
         try:
             wish = parent.recv()
         except EOFError:
@@ -137,7 +136,7 @@ async def _serve(data: str, settings: Mapping[str, str], parent: Connection, ope
             opened.set()
         parent.send("done")
 
-    loop.add_reader(parent.fileno(), told)
+    loop.add_reader(parent.fileno(), reported)
     parent.send(broker.address)
     await asyncio.Event().wait()
 
@@ -173,17 +172,17 @@ class GroupBroker:
         return f"{self.address[0]}:{self.address[1]}"
 
     @property
-    def settings_to_stay(self) -> dict[str, str]:
+    def settings_to_restart(self) -> dict[str, str]:
         """For a broker that takes the place of this one, where its clients look for it."""
         return {"listeners": f"PLAINTEXT://{self.bootstrap}"}
 
     def arm(self, kill: KillAt | FailAt) -> None:
-        self._say(kill)
+        self._send(kill)
 
     def open_gate(self) -> None:
-        self._say("open")
+        self._send("open")
 
-    def _say(self, wish: object) -> None:
+    def _send(self, wish: object) -> None:
         self._pipe.send(wish)
         assert self._pipe.recv() == "done"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.coordinator.ledger import LEDGER_TOPIC
+from holdfast.coordinator.events.group_event import LEDGER_TOPIC
 from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
@@ -224,7 +224,7 @@ def form(*members: WireMember) -> None:
     assert {member.generation for member in members} == {first.generation}
 
 
-def share_out(*members: WireMember) -> None:
+def assign_evenly(*members: WireMember) -> None:
     """The first, who leads, gives each member the partition of its number, and all get theirs."""
     plan = {member.member_id: partitions(number) for number, member in enumerate(members)}
     for member in members:

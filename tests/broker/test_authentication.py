@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.broker.security.users import Users
+from holdfast.broker.authorization.users_file import Users
 from holdfast.client.sasl import Sasl
 from holdfast.wire.apis.api_versions import ApiVersionsRequest
 from holdfast.wire.apis.metadata import MetadataRequest
 from holdfast.wire.apis.produce import PRODUCE
 from holdfast.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
-from tests.broker.guarded_broker import (
+from tests.broker.secured_broker import (
     FEW_ITERATIONS,
     MECHANISMS,
     PASSWORDS,
-    GuardedBroker,
+    SecuredBroker,
     authenticate,
     handshake,
     token,
@@ -32,9 +32,9 @@ DELAY_S = 0.1
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     settings = {"authentication.timeout.ms": str(TIMEOUT_MS)}
-    with GuardedBroker(tmp_path_factory.mktemp("passwords"), settings) as started:
+    with SecuredBroker(tmp_path_factory.mktemp("passwords"), settings) as started:
         with started.connect_as("admin") as admin:
             admin.create_topic("orders")
         yield started
@@ -45,7 +45,7 @@ def may_produce(client: WireClient) -> bool:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_right_password_opens_and_the_session_does_not_end(broker: GuardedBroker, mechanism: str) -> None:
+def test_the_right_password_opens_and_the_session_does_not_end(broker: SecuredBroker, mechanism: str) -> None:
     with broker.connect() as client:
         answer = authenticate(client, "admin", PASSWORDS["admin"], mechanism)
         assert (answer.error_code, answer.session_lifetime_ms) == (0, 0)
@@ -54,7 +54,7 @@ def test_the_right_password_opens_and_the_session_does_not_end(broker: GuardedBr
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_and_an_unknown_user_are_refused_alike_late_and_for_good(
-    broker: GuardedBroker, mechanism: str
+    broker: SecuredBroker, mechanism: str
 ) -> None:
     answers = []
     for user, password in (("admin", "wrong"), ("nobody-here", "wrong")):
@@ -73,7 +73,7 @@ def test_a_wrong_password_and_an_unknown_user_are_refused_alike_late_and_for_goo
     assert answers[0].error_message == expected
 
 
-def test_what_scram_asks_of_an_unknown_user_is_what_it_asks_of_a_known_one_and_stays(broker: GuardedBroker) -> None:
+def test_what_scram_asks_of_an_unknown_user_is_what_it_asks_of_a_known_one_and_stays(broker: SecuredBroker) -> None:
     def asked(user: str) -> list[tuple[str, str]]:
         with broker.connect() as client:
             handshake(client, "SCRAM-SHA-256")
@@ -93,7 +93,7 @@ def test_what_scram_asks_of_an_unknown_user_is_what_it_asks_of_a_known_one_and_s
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["at first", "halfway"])
-def test_nothing_is_served_before(broker: GuardedBroker, begun: bool) -> None:
+def test_nothing_is_served_before(broker: SecuredBroker, begun: bool) -> None:
     for request, version in ((produce_request("orders", batch(b"x")), 9), (MetadataRequest(None), 9)):
         with broker.connect() as client:
             assert client.ask(ApiVersionsRequest("test", "1"), 3).error_code == 0, "but for what we can do"
@@ -106,7 +106,7 @@ def test_nothing_is_served_before(broker: GuardedBroker, begun: bool) -> None:
         assert may_produce(admin)
 
 
-def test_a_produce_behind_the_password_in_one_go_waits_for_its_outcome(broker: GuardedBroker) -> None:
+def test_a_produce_behind_the_password_in_one_go_waits_for_its_outcome(broker: SecuredBroker) -> None:
     for password, served in ((PASSWORDS["admin"], True), ("wrong", False)):
         with broker.connect() as client:
             handshake(client, "PLAIN")
@@ -120,7 +120,7 @@ def test_a_produce_behind_the_password_in_one_go_waits_for_its_outcome(broker: G
                 assert client.is_closed_by_broker()
 
 
-def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(broker: GuardedBroker) -> None:
+def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(broker: SecuredBroker) -> None:
     for mechanism in ("PLAIN", "SCRAM-SHA-512", "GSSAPI", "", "ANONYMOUS"):
         with broker.connect("SCRAMONLY") as client:
             answer = handshake(client, mechanism)
@@ -130,7 +130,7 @@ def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(broker: 
         assert may_produce(client)
 
 
-def test_a_password_for_a_mechanism_that_was_not_chosen_is_refused(broker: GuardedBroker) -> None:
+def test_a_password_for_a_mechanism_that_was_not_chosen_is_refused(broker: SecuredBroker) -> None:
     with broker.connect() as client:
         handshake(client, "SCRAM-SHA-256")
         answer = token(client, f"\0admin\0{PASSWORDS['admin']}".encode())
@@ -138,7 +138,7 @@ def test_a_password_for_a_mechanism_that_was_not_chosen_is_refused(broker: Guard
         assert client.is_closed_by_broker()
 
 
-def test_a_password_before_the_handshake_and_a_second_handshake_are_illegal(broker: GuardedBroker) -> None:
+def test_a_password_before_the_handshake_and_a_second_handshake_are_illegal(broker: SecuredBroker) -> None:
     with broker.connect() as client:
         assert token(client, f"\0admin\0{PASSWORDS['admin']}".encode()).error_code == ILLEGAL_SASL_STATE
         assert client.is_closed_by_broker()
@@ -148,13 +148,13 @@ def test_a_password_before_the_handshake_and_a_second_handshake_are_illegal(brok
         assert client.is_closed_by_broker()
 
 
-def test_tokens_without_a_header_are_refused_in_time(broker: GuardedBroker) -> None:
+def test_tokens_without_a_header_are_refused_in_time(broker: SecuredBroker) -> None:
     with broker.connect() as client:
         assert handshake(client, "PLAIN", version=0).error_code == UNSUPPORTED_VERSION
         assert client.is_closed_by_broker()
 
 
-def test_nobody_becomes_somebody_else_on_a_connection(broker: GuardedBroker) -> None:
+def test_a_connection_cannot_authenticate_again_as_another_user(broker: SecuredBroker) -> None:
     with broker.connect_as("alice") as client:
         assert handshake(client, "PLAIN").error_code == ILLEGAL_SASL_STATE
         assert token(client, f"\0admin\0{PASSWORDS['admin']}".encode()).error_code == ILLEGAL_SASL_STATE
@@ -163,10 +163,10 @@ def test_nobody_becomes_somebody_else_on_a_connection(broker: GuardedBroker) -> 
         assert may_produce(client)
 
 
-# -- what a stranger can hold up ---------------------------------------------------------------------------------------
+# -- what an unauthenticated client can hold up ------------------------------------------------------------------------
 
 
-def test_a_long_request_of_a_stranger_is_not_even_begun(broker: GuardedBroker) -> None:
+def test_a_long_request_of_an_unauthenticated_client_is_not_processed(broker: SecuredBroker) -> None:
     long = struct.pack(">i", 64 * 1024 + 1)
     with broker.connect() as client:
         client.send_bytes(long)
@@ -176,7 +176,7 @@ def test_a_long_request_of_a_stranger_is_not_even_begun(broker: GuardedBroker) -
         assert client.produce("orders", batch(bytes(200_000))).error_code == 0
 
 
-def test_who_does_not_say_who_he_is_has_to_go(broker: GuardedBroker) -> None:
+def test_clients_that_do_not_authenticate_in_time_are_disconnected(broker: SecuredBroker) -> None:
     with broker.connect_as("admin") as known, broker.connect() as silent, broker.connect() as halfway:
         handshake(halfway, "SCRAM-SHA-256")
         began = time.monotonic()
@@ -186,7 +186,7 @@ def test_who_does_not_say_who_he_is_has_to_go(broker: GuardedBroker) -> None:
         assert may_produce(known), "the control: one whom we know may be silent for longer"
 
 
-def test_guesses_at_passwords_hold_up_nobody(broker: GuardedBroker) -> None:
+def test_password_guesses_do_not_delay_other_clients(broker: SecuredBroker) -> None:
     guessers = [broker.connect() for _ in range(50)]
     try:
         for guesser in guessers:
@@ -211,7 +211,7 @@ def test_guesses_at_passwords_hold_up_nobody(broker: GuardedBroker) -> None:
 # -- the file changes --------------------------------------------------------------------------------------------------
 
 
-def test_a_new_password_holds_within_seconds_and_the_old_one_no_longer(broker: GuardedBroker) -> None:
+def test_a_new_password_holds_within_seconds_and_the_old_one_no_longer(broker: SecuredBroker) -> None:
     users = broker.users
     with broker.connect_as("bob") as before, broker.connect_as("alice") as bystander:
         try:
@@ -228,15 +228,15 @@ def test_a_new_password_holds_within_seconds_and_the_old_one_no_longer(broker: G
         eventually(lambda: is_let_in(broker, "bob"), "the old one again")
 
 
-def is_let_in(broker: GuardedBroker, user: str) -> bool:
+def is_let_in(broker: SecuredBroker, user: str) -> bool:
     with broker.connect() as client:
         try:
             return authenticate(client, user, PASSWORDS[user], "SCRAM-SHA-256").error_code == 0
         except ConnectionError:
-            return False  # passwords changed just then: whoever was about to prove one has to begin anew
+            return False  # passwords changed just then: any client that was about to prove one has to begin again
 
 
-def test_a_broken_file_changes_nothing(broker: GuardedBroker) -> None:
+def test_a_broken_file_changes_nothing(broker: SecuredBroker) -> None:
     users: Users = broker.users
     broker.users_file.write_text("{")
     eventually(lambda: "stay in force" in broker.log_text(), "it is refused")
@@ -244,7 +244,7 @@ def test_a_broken_file_changes_nothing(broker: GuardedBroker) -> None:
     broker.write(users)
 
 
-def test_no_password_is_in_the_log(broker: GuardedBroker) -> None:
+def test_no_password_is_in_the_log(broker: SecuredBroker) -> None:
     said = broker.log_text()
     assert "authentication failed" in said
     assert not [password for password in PASSWORDS.values() if password in said]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.security.acls import Operation
+from holdfast.broker.authorization.acls import Operation
 from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from holdfast.wire.apis.alter_partition_reassignments import (
@@ -80,7 +80,7 @@ from holdfast.wire.apis.offset_for_leader_epoch import (
 from holdfast.wire.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from holdfast.wire.apis.sync_group import SyncGroupRequest
 from holdfast.wire.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.broker.guarded_broker import PASSWORDS, GuardedBroker, authenticate, user_acl
+from tests.broker.secured_broker import PASSWORDS, SecuredBroker, authenticate, user_acl
 from tests.broker.wire_client import WireClient, batch, fetch_request, produce_request
 
 TOPIC_REFUSED, GROUP_REFUSED, CLUSTER_REFUSED, UNKNOWN_TOPIC_ID = 29, 30, 31, 100
@@ -90,15 +90,15 @@ MINE, HERS = "mine-1", "hers"
 
 
 @dataclass(frozen=True)
-class World:
+class SecuredTopics:
     admin: WireClient
     alice: WireClient
     ids: dict[str, bytes]
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    broker = GuardedBroker(tmp_path_factory.mktemp("rights"))
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredTopics]:
+    broker = SecuredBroker(tmp_path_factory.mktemp("rights"))
     broker.grant(
         user_acl("alice", Operation.ALL, topic="mine", prefixed=True),
         user_acl("alice", Operation.ALL, group="mine", prefixed=True),
@@ -112,10 +112,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             (topic,) = admin.ask(MetadataRequest([MetadataRequestTopic(name=name)]), 12).topics
             ids[name] = topic.topic_id
             assert admin.produce(name, batch(b"one", b"two")).error_code == 0
-        yield World(admin, alice, ids)
+        yield SecuredTopics(admin, alice, ids)
 
 
-def both(world: World, request: Any, version: int) -> tuple[Any, Any]:
+def both(world: SecuredTopics, request: Any, version: int) -> tuple[Any, Any]:
     """What alice is answered, and the administrator."""
     return world.alice.ask(request, version), world.admin.ask(request, version)
 
@@ -123,14 +123,14 @@ def both(world: World, request: Any, version: int) -> tuple[Any, Any]:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def test_produce(world: World) -> None:
+def test_produce(world: SecuredTopics) -> None:
     assert world.alice.produce(HERS, batch(b"x")).error_code == TOPIC_REFUSED
     assert world.alice.produce(MINE, batch(b"x")).error_code == 0
     ends = {record.value for record in world.admin.fetch_all(HERS)}
     assert ends == {b"one", b"two"}, "nothing was written"
 
 
-def test_produce_to_several_topics_and_by_id_is_refused_for_each(world: World) -> None:
+def test_produce_to_several_topics_and_by_id_is_refused_for_each(world: SecuredTopics) -> None:
     for version in (9, 13):
         request = ProduceRequest(
             acks=-1,
@@ -148,7 +148,7 @@ def test_produce_to_several_topics_and_by_id_is_refused_for_each(world: World) -
     assert {record.value for record in world.admin.fetch_all(HERS)} == {b"one", b"two"}
 
 
-def test_produce_without_an_answer_closes_the_connection(world: World) -> None:
+def test_produce_without_an_answer_closes_the_connection(world: SecuredTopics) -> None:
     with WireClient(world.alice.socket.getpeername()) as client:
         authenticate(client, "alice", PASSWORDS["alice"], "SCRAM-SHA-256")
         client.send(produce_request(MINE, batch(b"x"), acks=0), 9)
@@ -157,7 +157,7 @@ def test_produce_without_an_answer_closes_the_connection(world: World) -> None:
         assert client.is_closed_by_broker()
 
 
-def test_fetch_by_name_and_by_id(world: World) -> None:
+def test_fetch_by_name_and_by_id(world: SecuredTopics) -> None:
     for version in (12, 13):
         topics = [
             FetchTopic(name, world.ids[name], [FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])
@@ -173,12 +173,12 @@ def test_fetch_by_name_and_by_id(world: World) -> None:
         assert [topic.partitions[0].error_code for topic in admins.responses] == [0, 0]
 
 
-def test_a_fetch_of_what_is_not_allowed_alone_is_answered_at_once(world: World) -> None:
+def test_a_fetch_of_what_is_not_allowed_alone_is_answered_at_once(world: SecuredTopics) -> None:
     answer = world.alice.ask(fetch_request(HERS, offset=2, max_wait_ms=600_000), 12)
     assert answer.responses[0].partitions[0].error_code == TOPIC_REFUSED
 
 
-def test_list_offsets_and_leader_epochs(world: World) -> None:
+def test_list_offsets_and_leader_epochs(world: SecuredTopics) -> None:
     request = ListOffsetsRequest(
         -1, topics=[ListOffsetsTopic(n, [ListOffsetsPartition(0, -1, -1)]) for n in (HERS, MINE)]
     )
@@ -194,7 +194,7 @@ def test_list_offsets_and_leader_epochs(world: World) -> None:
     assert {one.topic: one.partitions[0].error_code for one in admins.topics} == {HERS: 0, MINE: 0}
 
 
-def test_delete_records(world: World) -> None:
+def test_delete_records(world: SecuredTopics) -> None:
     request = DeleteRecordsRequest(
         [DeleteRecordsTopic(name, [DeleteRecordsPartition(0, 0)]) for name in (HERS, MINE)], 1000
     )
@@ -203,7 +203,7 @@ def test_delete_records(world: World) -> None:
     assert {one.name: one.partitions[0].error_code for one in admins.topics} == {HERS: 0, MINE: 0}
 
 
-def test_an_id_for_a_producer_needs_some_topic_to_write_to(world: World) -> None:
+def test_an_id_for_a_producer_needs_some_topic_to_write_to(world: SecuredTopics) -> None:
     request = InitProducerIdRequest(None, 1000)
     alices, admins = both(world, request, 4)
     assert alices.error_code == admins.error_code == 0
@@ -215,7 +215,7 @@ def test_an_id_for_a_producer_needs_some_topic_to_write_to(world: World) -> None
 # -- what is seen ------------------------------------------------------------------------------------------------------
 
 
-def test_metadata_of_all_topics_has_those_that_may_be_seen(world: World) -> None:
+def test_metadata_of_all_topics_has_those_that_may_be_seen(world: SecuredTopics) -> None:
     for version in (0, 9, 12):
         alices, admins = both(world, MetadataRequest(None if version else []), version)
         assert [topic.name for topic in alices.topics if not topic.name.startswith("mine")] == []
@@ -223,7 +223,7 @@ def test_metadata_of_all_topics_has_those_that_may_be_seen(world: World) -> None
         assert MINE in {topic.name for topic in alices.topics}
 
 
-def test_metadata_by_name_does_not_tell_whether_there_is_such_a_topic(world: World) -> None:
+def test_metadata_by_name_does_not_reveal_whether_the_topic_exists(world: SecuredTopics) -> None:
     names = [HERS, "not-there", MINE, "mine-not-there"]
     alices, admins = both(world, MetadataRequest([MetadataRequestTopic(name=name) for name in names]), 12)
     assert {topic.name: topic.error_code for topic in alices.topics} == {
@@ -238,7 +238,7 @@ def test_metadata_by_name_does_not_tell_whether_there_is_such_a_topic(world: Wor
     assert {topic.name: topic.error_code for topic in admins.topics}[HERS] == 0
 
 
-def test_metadata_by_id_does_not_tell_the_name(world: World) -> None:
+def test_metadata_by_id_does_not_reveal_the_name(world: SecuredTopics) -> None:
     request = MetadataRequest([MetadataRequestTopic(topic_id=world.ids[HERS])])
     alices, admins = both(world, request, 12)
     (hidden,), (shown,) = alices.topics, admins.topics
@@ -246,7 +246,7 @@ def test_metadata_by_id_does_not_tell_the_name(world: World) -> None:
     assert (shown.error_code, shown.name) == (0, HERS)
 
 
-def test_topic_partitions_shows_what_may_be_seen(world: World) -> None:
+def test_topic_partitions_shows_what_may_be_seen(world: SecuredTopics) -> None:
     names = [HERS, "not-there", MINE, "mine-not-there"]
     alices, admins = both(world, DescribeTopicPartitionsRequest([TopicRequest(name) for name in names]), 0)
     assert {topic.name: topic.error_code for topic in alices.topics} == {
@@ -265,7 +265,7 @@ def test_topic_partitions_shows_what_may_be_seen(world: World) -> None:
     assert HERS not in {topic.name for topic in alices.topics}
 
 
-def test_what_one_may_do_is_told_to_who_asks(world: World) -> None:
+def test_authorized_operations_are_returned_on_request(world: SecuredTopics) -> None:
     request = MetadataRequest(
         [MetadataRequestTopic(name=MINE)],
         include_topic_authorized_operations=True,
@@ -282,7 +282,7 @@ def test_what_one_may_do_is_told_to_who_asks(world: World) -> None:
 # -- topics and configs ------------------------------------------------------------------------------------------------
 
 
-def test_create_topics_grow_and_delete_them(world: World) -> None:
+def test_create_topics_grow_and_delete_them(world: SecuredTopics) -> None:
     def created(client: WireClient, *names: str) -> dict[str, int]:
         topics = [CreatableTopic(name, 1, 1) for name in names]
         return {one.name: one.error_code for one in client.ask(CreateTopicsRequest(topics, 1000), 7).topics}
@@ -321,7 +321,7 @@ REFUSALS = {
 }
 
 
-def test_describe_configs(world: World) -> None:
+def test_describe_configs(world: SecuredTopics) -> None:
     request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, None) for kind, name in RESOURCES])
     alices, admins = both(world, request, 4)
     assert {(one.resource_type, one.resource_name): one.error_code for one in alices.results} == REFUSALS
@@ -330,7 +330,7 @@ def test_describe_configs(world: World) -> None:
 
 
 @pytest.mark.parametrize("incremental", [True, False])
-def test_alter_configs(world: World, incremental: bool) -> None:
+def test_alter_configs(world: SecuredTopics, incremental: bool) -> None:
     configs = {TOPIC: ("retention.ms", "1000000"), GROUP: ("target.group.size", "3")}
     resources = [resource for resource in RESOURCES if resource[0] in configs]
     request: Any
@@ -357,7 +357,7 @@ def test_alter_configs(world: World, incremental: bool) -> None:
 ANY, MATCH, LITERAL = 1, 2, 3
 
 
-def test_acls_are_described_and_changed_by_those_who_may_do_so_to_the_cluster(world: World) -> None:
+def test_describing_and_changing_acls_needs_cluster_permissions(world: SecuredTopics) -> None:
     everything = DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
     alices, admins = both(world, everything, 3)
     assert (alices.error_code, alices.resources) == (CLUSTER_REFUSED, [])
@@ -376,7 +376,9 @@ def test_acls_are_described_and_changed_by_those_who_may_do_so_to_the_cluster(wo
     assert world.admin.ask(everything, 3).resources == admins.resources, "nothing has changed"
 
 
-def test_scram_credentials_are_described_and_changed_by_those_who_may_do_so_to_the_cluster(world: World) -> None:
+def test_describing_and_changing_scram_credentials_needs_cluster_permissions(
+    world: SecuredTopics,
+) -> None:
     alices, admins = both(world, DescribeUserScramCredentialsRequest(None), 0)
     assert (alices.error_code, alices.results) == (CLUSTER_REFUSED, [])
     assert {one.user for one in admins.results} == set(PASSWORDS)
@@ -406,13 +408,13 @@ MOVE = AlterPartitionReassignmentsRequest(1000, True, [ReassignableTopic(HERS, [
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, int) else "",
 )
-def test_what_belongs_to_the_cluster(world: World, request_: Any, version: int, code: int) -> None:
+def test_what_belongs_to_the_cluster(world: SecuredTopics, request_: Any, version: int, code: int) -> None:
     alices, admins = both(world, request_, version)
 
     assert (alices.error_code, admins.error_code) == (CLUSTER_REFUSED, code)
 
 
-def test_a_refusal_repeats_what_was_asked_for(world: World) -> None:
+def test_a_refusal_repeats_what_was_asked_for(world: SecuredTopics) -> None:
     (moved,) = world.alice.ask(MOVE, 1).responses
     (elected,) = world.alice.ask(ElectLeadersRequest(0, [TopicPartitions(HERS, [0])], 1000), 0).replica_election_results
     assert [(one.partition_index, one.error_code) for one in moved.partitions] == [(0, CLUSTER_REFUSED)]
@@ -420,7 +422,7 @@ def test_a_refusal_repeats_what_was_asked_for(world: World) -> None:
     assert world.alice.ask(DescribeLogDirsRequest(None), 2).results == []
 
 
-def test_the_producers_of_a_topic_need_read_on_it(world: World) -> None:
+def test_the_producers_of_a_topic_need_read_on_it(world: SecuredTopics) -> None:
     request = DescribeProducersRequest(
         [ProducersOf(name, [0]) for name in (MINE, HERS, "absent", "mine-absent", "a b")]
     )
@@ -449,7 +451,7 @@ def join_request(group: str, member_id: str = "", instance_id: str | None = None
     return JoinGroupRequest(group, 10_000, 10_000, member_id, instance_id, "consumer", protocols)
 
 
-def test_every_request_of_a_member_needs_read_on_the_group(world: World) -> None:
+def test_every_request_of_a_member_needs_read_on_the_group(world: SecuredTopics) -> None:
     """KIP-345: also the one that removes others."""
     requests: list[tuple[Any, int]] = [
         (join_request(HERS), 5),
@@ -457,32 +459,32 @@ def test_every_request_of_a_member_needs_read_on_the_group(world: World) -> None
         (SyncGroupRequest(HERS, 1, "m", None, "consumer", "range"), 5),
         (HeartbeatRequest(HERS, 1, "m"), 4),
         (LeaveGroupRequest(HERS, "m"), 2),
-        (LeaveGroupRequest(HERS, members=[MemberIdentity("", "seat-1")]), 5),
-        (AddMembersToGroupRequest(HERS, ["seat-9"], 1000), 0),
-        (CancelRegistrationRequest(HERS, ["seat-9"]), 0),
+        (LeaveGroupRequest(HERS, members=[MemberIdentity("", "node-1")]), 5),
+        (AddMembersToGroupRequest(HERS, ["node-9"], 1000), 0),
+        (CancelRegistrationRequest(HERS, ["node-9"]), 0),
     ]
     for request, version in requests:
         alices, admins = both(world, request, version)
         assert alices.error_code == GROUP_REFUSED, request
         assert admins.error_code != GROUP_REFUSED, request
-    batch_of = JoinGroupsRequest(HERS, 10_000, 10_000, "consumer", [JoinGroupsMember("", "seat-1", [])])
+    batch_of = JoinGroupsRequest(HERS, 10_000, 10_000, "consumer", [JoinGroupsMember("", "node-1", [])])
     assert [one.error_code for one in world.alice.ask(batch_of, 0).results] == [GROUP_REFUSED]
 
 
-def test_a_stranger_does_not_leave_in_somebody_elses_place(world: World) -> None:
+def test_a_client_without_rights_cannot_remove_another_member(world: SecuredTopics) -> None:
     group = f"{HERS}-with-a-member"
-    joined = world.admin.ask(join_request(group, instance_id="seat-1"), 9)
+    joined = world.admin.ask(join_request(group, instance_id="node-1"), 9)
     assert joined.error_code == 0
-    leave = LeaveGroupRequest(group, members=[MemberIdentity("", "seat-1")])
+    leave = LeaveGroupRequest(group, members=[MemberIdentity("", "node-1")])
     assert world.alice.ask(leave, 5).error_code == GROUP_REFUSED
     (described,) = world.admin.ask(DescribeGroupsRequest([group]), 5).groups
-    assert [member.group_instance_id for member in described.members] == ["seat-1"], "it is still there"
+    assert [member.group_instance_id for member in described.members] == ["node-1"], "it is still there"
     assert world.admin.ask(leave, 5).error_code == 0
     (described,) = world.admin.ask(DescribeGroupsRequest([group]), 5).groups
     assert described.members == []
 
 
-def test_find_coordinator(world: World) -> None:
+def test_find_coordinator(world: SecuredTopics) -> None:
     alices, admins = both(world, FindCoordinatorRequest(HERS, 0), 2)
     assert (alices.error_code, alices.node_id, admins.error_code) == (GROUP_REFUSED, -1, 0)
     alices, admins = both(world, FindCoordinatorRequest(key_type=0, coordinator_keys=[HERS, MINE]), 4)
@@ -490,7 +492,7 @@ def test_find_coordinator(world: World) -> None:
     assert {one.key: one.error_code for one in admins.coordinators} == {HERS: 0, MINE: 0}
 
 
-def test_groups_are_described_and_listed_to_who_may_see_them(world: World) -> None:
+def test_groups_are_described_and_listed_only_with_permission(world: SecuredTopics) -> None:
     for group in (HERS, MINE):
         commit(world.admin, group, HERS)
     alices, admins = both(world, DescribeGroupsRequest([HERS, MINE], include_authorized_operations=True), 5)
@@ -518,7 +520,7 @@ def commit(client: WireClient, group: str, *topics: str) -> dict[str, int]:
     return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
 
 
-def test_a_commit_needs_the_group_and_the_topic(world: World) -> None:
+def test_a_commit_needs_the_group_and_the_topic(world: SecuredTopics) -> None:
     assert commit(world.alice, HERS, MINE) == {MINE: GROUP_REFUSED}
     assert commit(world.alice, MINE, MINE, HERS) == {MINE: 0, HERS: TOPIC_REFUSED}
     assert commit(world.admin, HERS, MINE) == {MINE: 0}
@@ -529,7 +531,7 @@ def test_a_commit_needs_the_group_and_the_topic(world: World) -> None:
     }
 
 
-def test_what_was_committed_is_told_to_who_may_see_group_and_topic(world: World) -> None:
+def test_committed_offsets_are_returned_to_clients_that_may_see_group_and_topic(world: SecuredTopics) -> None:
     for group in (MINE, HERS):
         assert set(commit(world.admin, group, MINE, HERS).values()) == {0}
     # One group, before and after there was an error for the group.
@@ -565,7 +567,7 @@ def test_what_was_committed_is_told_to_who_may_see_group_and_topic(world: World)
         assert (len(alices.groups[0].topics), len(admins.groups[0].topics)) == (1, 2)
 
 
-def test_offsets_and_groups_are_deleted_by_who_may(world: World) -> None:
+def test_offsets_and_groups_are_deleted_only_with_permission(world: SecuredTopics) -> None:
     group, her_group = "mine-old", "hers-old"
     for one in (group, her_group):
         commit(world.admin, one, MINE, HERS)

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast.broker.handlers  # noqa: F401  # fills HANDLERS
-from holdfast.broker.dispatch import HANDLERS
+import holdfast.broker.api.handlers  # noqa: F401  # fills HANDLERS
+from holdfast.broker.api.registry import HANDLERS
 from holdfast.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
 from holdfast.wire.apis.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from holdfast.wire.codegen import MAX_ELEMENTS
 from holdfast.wire.headers import encode_request
 from holdfast.wire.message import encode
-from tests.broker.trouble import Trouble
+from tests.broker.expected_log import ExpectedLog
 from tests.broker.wire_client import WireClient, batch, produce_request
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.fixtures import apache_kafka, apache_kafka_distribution
@@ -49,7 +49,7 @@ CLOSED_AT_ONCE: dict[str, bytes] = {
     "garbage": random.Random(1).randbytes(4096),
     "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "TLS hello": TLS_HELLO,
-    "2 GB announced": struct.pack(">i", 2**31 - 1),
+    "a length of 2 GB": struct.pack(">i", 2**31 - 1),
     "one byte above the limit": struct.pack(">i", REQUEST_MAX_BYTES + 1),
     "length -1": struct.pack(">i", -1),
     "length -2^31": struct.pack(">i", -(2**31)),
@@ -80,8 +80,8 @@ CLOSED_AT_ONCE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", CLOSED_AT_ONCE)
-def test_what_is_no_request_closes_the_connection(name: str, broker: HoldfastBroker, trouble: Trouble) -> None:
-    with trouble.is_told_in(1), WireClient(broker.address) as client:
+def test_what_is_no_request_closes_the_connection(name: str, broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with expected_log.is_logged_in(1), WireClient(broker.address) as client:
         client.send_bytes(CLOSED_AT_ONCE[name])
 
         assert client.is_closed_by_broker()
@@ -100,11 +100,11 @@ def test_apache_kafka_closes_the_connection_just_so(apache_kafka: ApacheKafka) -
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 10, 1000])
-def test_a_cut_frame_is_waited_for_and_forgotten_when_its_sender_goes(
-    length: int, broker: HoldfastBroker, trouble: Trouble
+def test_a_cut_frame_is_awaited_and_dropped_when_its_sender_disconnects(
+    length: int, broker: HoldfastBroker, expected_log: ExpectedLog
 ) -> None:
     frame = framed(bytes(2000))
-    with trouble.is_told_in(0):
+    with expected_log.is_logged_in(0):
         with WireClient(broker.address) as client:
             client.send_bytes(frame[:length])
 
@@ -116,9 +116,9 @@ def test_a_cut_frame_is_waited_for_and_forgotten_when_its_sender_goes(
 
 @pytest.mark.parametrize("version", [5, 99, -1])
 def test_api_versions_out_of_range_are_answered_in_version_0(
-    version: int, broker: HoldfastBroker, trouble: Trouble
+    version: int, broker: HoldfastBroker, expected_log: ExpectedLog
 ) -> None:
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.send_bytes(request(18, version, b"\x00\x01\x00"))
 
         reply = client.receive_frame()
@@ -135,15 +135,15 @@ def test_apache_kafka_answers_api_versions_out_of_range_just_so(apache_kafka: Ap
         assert client.receive_frame() == bytes.fromhex("00000007002300000001001200000004")
 
 
-def test_a_request_of_the_largest_length_is_waited_for(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+def test_a_request_of_the_largest_length_is_waited_for(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.send_bytes(struct.pack(">i", REQUEST_MAX_BYTES) + b"beginning")
 
         assert not client.is_closed_by_broker(within_s=0.5)
 
 
-def test_bytes_after_a_whole_request_are_ignored(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+def test_bytes_after_a_whole_request_are_ignored(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.send_bytes(request(18, 0, b"more than ApiVersions v0 has"))
 
         _, response = client.receive(API_VERSIONS, 0)
@@ -154,9 +154,9 @@ def test_bytes_after_a_whole_request_are_ignored(broker: HoldfastBroker, trouble
 INVALID_UTF8 = request(3, 1, struct.pack(">ih", 1, 2) + b"\xff\xfe")
 
 
-def test_invalid_utf8_closes_the_connection(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_invalid_utf8_closes_the_connection(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     # Unlike Kafka, which goes on with another name than it was given; see the next test.
-    with trouble.is_told_in(1), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(1), WireClient(broker.address) as client:
         client.send_bytes(INVALID_UTF8)
 
         assert client.is_closed_by_broker()
@@ -194,7 +194,9 @@ def hostile_bodies(api_key: int, version: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("api_key", sorted(HANDLERS), ids=lambda key: HANDLERS[key].api.name)
-def test_hostile_counts_cost_at_most_the_connection(api_key: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_hostile_counts_cost_at_most_the_connection(
+    api_key: int, broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     handler = HANDLERS[api_key]
     sent = 0
     for version in range(handler.served[0], handler.served[1] + 1):
@@ -202,30 +204,32 @@ def test_hostile_counts_cost_at_most_the_connection(api_key: int, broker: Holdfa
         for body in hostile_bodies(api_key, version):
             with WireClient(broker.address) as client:
                 client.send_bytes(request(api_key, version, tags + body))
-                assert client.hears_something(), f"neither answered nor closed: v{version} {body.hex()}"
+                assert client.receives_something(), f"neither answered nor closed: v{version} {body.hex()}"
                 sent += 1
 
     with WireClient(broker.address) as client:
         assert client.ask(ApiVersionsRequest(), 0).error_code == 0
-    lines = trouble.lines()
+    lines = expected_log.lines()
     assert len(lines) <= sent
     unexpected = [line for line in lines if not EXPECTED_LINES.search(line)]
     assert not unexpected, "\n".join(unexpected)
 
 
-def test_a_request_of_as_many_elements_as_are_allowed_is_answered(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_request_of_as_many_elements_as_are_allowed_is_answered(
+    broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     many = [MetadataRequestTopic(name="many")] * MAX_ELEMENTS
 
-    with trouble.is_told_in(0, bystander_latency_s=10), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(0, latency_s=10), WireClient(broker.address) as client:
         response = client.ask(MetadataRequest(many, allow_auto_topic_creation=False), 9)
 
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("many", 3)]
 
 
-def test_a_request_of_more_elements_than_allowed_is_refused(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_request_of_more_elements_than_allowed_is_refused(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     many = [MetadataRequestTopic(name="many")] * (MAX_ELEMENTS + 1)
 
-    with trouble.is_told_in(1, bystander_latency_s=10), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(1, latency_s=10), WireClient(broker.address) as client:
         client.send(MetadataRequest(many, allow_auto_topic_creation=False), 9)
 
         assert client.is_closed_by_broker()
@@ -244,8 +248,8 @@ def test_asking_for_more_topics_than_a_request_may_create_creates_none() -> None
         assert list(broker.data_dir.glob("unwanted-*")) == []
 
 
-def test_a_client_cannot_write_lines_of_its_own_into_the_log(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with trouble.is_told_in(1), WireClient(broker.address) as client:
+def test_a_client_cannot_write_lines_of_its_own_into_the_log(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with expected_log.is_logged_in(1), WireClient(broker.address) as client:
         forged = "x\n2026-01-01 00:00:00,000 ERROR holdfast: all data is lost"
         client.ask(InitProducerIdRequest(forged, 1000), 4)
 
@@ -253,30 +257,30 @@ def test_a_client_cannot_write_lines_of_its_own_into_the_log(broker: HoldfastBro
 # -- acks=0 ------------------------------------------------------------------------------------------------------------
 
 
-def test_acks_0_to_an_unknown_topic_closes_the_connection(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with trouble.is_told_in(1), WireClient(broker.address) as client:
+def test_acks_0_to_an_unknown_topic_closes_the_connection(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with expected_log.is_logged_in(1), WireClient(broker.address) as client:
         client.send(produce_request("no-such-topic", batch(b"lost"), acks=0), 9)
 
         assert client.is_closed_by_broker()
 
 
-def test_acks_0_with_a_wrong_crc_closes_the_connection(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_acks_0_with_a_wrong_crc_closes_the_connection(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     spoiled = bytearray(batch(b"spoiled"))
     spoiled[-1] ^= 1
     with WireClient(broker.address) as client:
         client.create_topic("acks-0")
-    with trouble.is_told_in(1), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(1), WireClient(broker.address) as client:
         client.send(produce_request("acks-0", bytes(spoiled), acks=0), 9)
 
         assert client.is_closed_by_broker()
 
 
 def test_acks_0_without_an_error_gets_no_reply_and_the_connection_stays(
-    broker: HoldfastBroker, trouble: Trouble
+    broker: HoldfastBroker, expected_log: ExpectedLog
 ) -> None:
     with WireClient(broker.address) as client:
         client.create_topic("acks-0-good")
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.send(produce_request("acks-0-good", batch(b"kept"), acks=0), 9)
 
         client.ask(ApiVersionsRequest(), 0)

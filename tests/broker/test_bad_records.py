@@ -20,7 +20,7 @@ from holdfast.wire.apis.produce import TopicProduceData
 from holdfast.wire.compression import Codec
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.records import Record, encode_batch
-from tests.broker.trouble import Trouble
+from tests.broker.expected_log import ExpectedLog
 from tests.broker.wire_client import WireClient, batch, decoded, fetch_request, produce_request
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
@@ -133,13 +133,15 @@ def test_the_records_inside_a_batch_are_not_opened(broker: HoldfastBroker) -> No
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(name: str, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(
+    name: str, broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     topic = f"bad-{uuid.uuid4().hex}"
     with WireClient(broker.address) as client:
         client.create_topic(topic)
         assert client.produce(topic, batch(b"before")).error_code == 0
 
-        with trouble.is_told_in(0):
+        with expected_log.is_logged_in(0):
             assert refusal(client, topic, CASES[name]) == (CASES[name].error, -1)
 
         assert client.produce(topic, batch(b"after")).base_offset == 1
@@ -152,10 +154,10 @@ def test_a_bad_batch_is_refused_and_nothing_stored_is_lost(name: str, broker: Ho
     ids=[*(codec.name for codec in COMPRESSED), "70 MiB"],
 )
 def test_a_compacted_topic_refuses_what_does_not_unpack(
-    unpackable: Callable[[], bytes], broker: HoldfastBroker, trouble: Trouble
+    unpackable: Callable[[], bytes], broker: HoldfastBroker, expected_log: ExpectedLog
 ) -> None:
     topic = f"compacted-{uuid.uuid4().hex}"
-    with WireClient(broker.address) as client, trouble.is_told_in(0):
+    with WireClient(broker.address) as client, expected_log.is_logged_in(0):
         client.create_topic(topic, cleanup_policy="compact")
 
         answer = client.produce(topic, unpackable())
@@ -197,27 +199,27 @@ def test_apache_kafka_refuses_them_just_so(apache_kafka: ApacheKafka) -> None:
     assert answers == {name: (case.error if case.kafka is None else case.kafka, -1) for name, case in CASES.items()}
 
 
-def test_a_batch_of_exactly_max_message_bytes_is_stored(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+def test_a_batch_of_exactly_max_message_bytes_is_stored(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.create_topic("largest")
 
         assert client.produce("largest", of_size(MAX_MESSAGE_BYTES)).error_code == 0
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
-def test_acks_that_do_not_exist_are_refused(acks: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_acks_that_do_not_exist_are_refused(acks: int, broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     topic = f"acks-{uuid.uuid4().hex}"
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.create_topic(topic)
 
         assert client.produce(topic, batch(b"x"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
         assert client.fetch_all(topic) == []
 
 
-def test_unknown_topics_partitions_and_ids_are_named(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_unknown_topics_partitions_and_ids_are_named(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    stranger = uuid.uuid4().bytes
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+    unused_topic_id = uuid.uuid4().bytes
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.create_topic("known")
 
         assert client.produce("never-made", batch(b"x")).error_code == unknown
@@ -227,17 +229,21 @@ def test_unknown_topics_partitions_and_ids_are_named(broker: HoldfastBroker, tro
             reading = fetch_request("known", partition=partition)
             assert client.ask(reading, 12).responses[0].partitions[0].error_code == unknown
         by_id = produce_request("", batch(b"x"))
-        by_id.topic_data = [TopicProduceData(topic_id=stranger, partition_data=by_id.topic_data[0].partition_data)]
+        by_id.topic_data = [
+            TopicProduceData(topic_id=unused_topic_id, partition_data=by_id.topic_data[0].partition_data)
+        ]
         assert client.ask(by_id, 13).responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         reading = fetch_request("")
-        reading.topics = [FetchTopic(topic_id=stranger, partitions=reading.topics[0].partitions)]
+        reading.topics = [FetchTopic(topic_id=unused_topic_id, partitions=reading.topics[0].partitions)]
         assert client.ask(reading, 13).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("offset", [-1, 2, 2**63 - 1, -(2**63)])
-def test_an_offset_out_of_range_is_answered_at_once(offset: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_an_offset_out_of_range_is_answered_at_once(
+    offset: int, broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     topic = f"range-{uuid.uuid4().hex}"
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.create_topic(topic)
         client.produce(topic, batch(b"only"))
 
@@ -269,9 +275,11 @@ def test_apache_kafka_answers_such_a_fetch_just_so(apache_kafka: ApacheKafka) ->
 
 
 @pytest.mark.parametrize("max_bytes", [0, -1, -(2**31)])
-def test_a_fetch_of_no_bytes_still_gets_one_batch(max_bytes: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_fetch_of_no_bytes_still_gets_one_batch(
+    max_bytes: int, broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     topic = f"one-{uuid.uuid4().hex}"
-    with trouble.is_told_in(0), WireClient(broker.address) as client:
+    with expected_log.is_logged_in(0), WireClient(broker.address) as client:
         client.create_topic(topic)
         client.produce(topic, batch(b"a", b"b"))
 

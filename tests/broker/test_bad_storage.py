@@ -15,8 +15,8 @@ from holdfast.wire.apis.create_topics import CreatableTopic, CreatableTopicConfi
 from holdfast.wire.apis.delete_topics import DeleteTopicsRequest
 from holdfast.wire.apis.metadata import MetadataRequest
 from holdfast.wire.error_codes import ErrorCode
+from tests.broker.expected_log import ExpectedLog
 from tests.broker.serve_process import refusal
-from tests.broker.trouble import Trouble
 from tests.broker.wire_client import WireClient, batch, produce_request
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
@@ -49,7 +49,7 @@ def test_a_full_disk_is_answered_and_forgotten_when_there_is_room(flush: str) ->
     with HoldfastBroker({"flush": flush}) as broker, WireClient(broker.address) as client:
         client.create_topic("full")
         acknowledged = fill_up(client, "full")
-        with full_disk(broker), Trouble(broker).is_told_in(1):
+        with full_disk(broker), ExpectedLog(broker).is_logged_in(1):
             answer = client.produce("full", batch(bytes(LIMIT_BYTES)))
 
             assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
@@ -63,25 +63,25 @@ def test_a_full_disk_is_answered_and_forgotten_when_there_is_room(flush: str) ->
         assert values == [b"%d" % number + bytes(1000) for number in range(acknowledged)] + [b"room again"]
 
 
-def test_a_full_disk_is_told_once_however_often_producers_try_and_once_that_there_is_room() -> None:
+def test_a_full_disk_is_logged_once_and_its_end_is_logged_once() -> None:
     with HoldfastBroker() as broker, WireClient(broker.address) as client:
         client.create_topic("full")
         fill_up(client, "full")
-        with full_disk(broker), Trouble(broker).is_told_in(1):
+        with full_disk(broker), ExpectedLog(broker).is_logged_in(1):
             for _ in range(50):
                 assert client.produce("full", batch(bytes(LIMIT_BYTES))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
-        def is_told() -> bool:
+        def is_logged() -> bool:
             assert client.produce("full", batch(b"room again")).error_code == 0
             return "disk has room again; writes are taken refused_writes=50" in broker.log_text()
 
-        eventually(is_told, "the log tells that there is room")
+        eventually(is_logged, "the broker logs that the disk has room")
         said = broker.log_text()
         assert said.count("disk full; writes are refused") == 1
         assert "File too large" in said
 
 
-def test_an_idempotent_producer_goes_on_where_the_full_disk_stopped_it() -> None:
+def test_an_idempotent_producer_continues_after_a_full_disk_stopped_it() -> None:
     producer = {"producer_id": 4711, "producer_epoch": 0}
     with HoldfastBroker() as broker, WireClient(broker.address) as client:
         client.create_topic("full")
@@ -115,7 +115,7 @@ def test_a_topic_that_cannot_be_written_down_is_not_there_and_can_be_created_lat
     )
     with HoldfastBroker() as broker, WireClient(broker.address) as client:
         client.create_topic("narrow")
-        with full_disk(broker, LIMIT_BYTES // 2), Trouble(broker).is_told_in(0):
+        with full_disk(broker, LIMIT_BYTES // 2), ExpectedLog(broker).is_logged_in(0):
             pass  # the bystander's own topic still fits
         with full_disk(broker, LIMIT_BYTES // 4):
             codes = [result.error_code for result in client.ask(wanted, 5).topics]

@@ -21,7 +21,7 @@ def broker() -> Iterator[HoldfastBroker]:
 @pytest.mark.parametrize(
     ("software", "skips"), [("apache-kafka-java", True), ("holdfast", True), ("kgo", False), (None, False)]
 )
-def test_a_restarted_leader_is_told_to_skip_if_its_software_honours_it(
+def test_a_restarted_leader_gets_skip_assignment_if_its_software_honours_it(
     broker: HoldfastBroker, software: str | None, skips: bool
 ) -> None:
     group = f"software-{software}"

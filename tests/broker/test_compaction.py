@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonTopicPartition
 
-from holdfast.broker.broker_overrides import altered
+from holdfast.broker.config.dynamic import altered
 from holdfast.broker.server import Broker
-from holdfast.broker.topics import Topic
+from holdfast.broker.storage.topics import Topic
 from holdfast.log import compaction
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.records import Record, encode_batch
@@ -111,7 +111,7 @@ def test_the_cleaner_is_hurried_while_it_rests(tmp_path: Path) -> None:
             await asyncio.to_thread(fill, broker, topic)
             assert topic.partitions[0].log.first_dirty_offset == 0
 
-            await broker.alter_configs(altered(broker.config, {"log.cleaner.backoff.ms": "1"}, {}))
+            await broker.dynamic_config.alter(altered(broker.config, {"log.cleaner.backoff.ms": "1"}, {}))
 
             await until_compacted(topic)
 
@@ -125,7 +125,7 @@ def test_nothing_is_compacted_where_it_is_not_asked_for(tmp_path: Path) -> None:
         async with running(tmp_path, {**QUICK, "log.cleaner.enable": "false"}) as broker:
             topic = await created(broker, "compacted", overrides=COMPACTED)
             await asyncio.to_thread(fill, broker, topic, 100)
-            assert len(broker.housekeeping._tasks) == 2
+            assert len(broker.log_maintenance._tasks) == 2
         async with running(tmp_path, QUICK) as broker:
             kept = await created(broker, "kept", overrides={**COMPACTED, "cleanup.policy": "delete"})
             await asyncio.to_thread(fill, broker, kept, 100)
@@ -133,7 +133,7 @@ def test_nothing_is_compacted_where_it_is_not_asked_for(tmp_path: Path) -> None:
             assert compacted is not None
 
             await until_compacted(compacted)
-            await asyncio.to_thread(broker.housekeeping.compact)
+            await asyncio.to_thread(broker.log_maintenance.compact)
 
             values = await asyncio.to_thread(read_with_confluent, broker, kept)
             assert values == [*(b"value %d" % number for number in range(100)), b"end"]
@@ -176,7 +176,7 @@ def test_a_topic_can_be_deleted_while_it_is_compacted(tmp_path: Path, monkeypatc
 
             # when the topic is deleted, and made again at once
             deletion = asyncio.create_task(broker.topics.delete(topic))
-            while not topic.partitions[0].log._is_closing:  # noqa: ASYNC110
+            while not topic.partitions[0].log._cleaner._is_closing:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             deleting.set()
             assert await deletion
@@ -184,7 +184,7 @@ def test_a_topic_can_be_deleted_while_it_is_compacted(tmp_path: Path, monkeypatc
 
             # then nothing of the old one is in the new one's directory
             assert again.partitions[0].log.end_offset == 0
-            await broker.changes.settled()
+            await broker.tasks.join()
             names = {path.name for path in (tmp_path / "compacted-0").iterdir()}
             assert names == {f"{0:020d}.log", "partition.metadata"}
 

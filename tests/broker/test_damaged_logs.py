@@ -180,7 +180,7 @@ def test_a_changed_digit_of_the_topics_is_refused(tmp_path: Path) -> None:
         topics.write_text(sound.replace(found, changed))
         assert "topics.json is damaged (its CRC does not match" in refusal(tmp_path / "data")
 
-    # and whoever edits the file takes the CRC out
+    # and any client that edits the file takes the CRC out
     edited = json.loads(sound)
     del edited["crc32c"]
     topics.write_text(json.dumps(edited))

@@ -13,12 +13,12 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from holdfast.broker.config import BROKER_KEYS, EFFECTIVE_NAMES, BrokerConfig
-from holdfast.broker.config_keys import ConfigKey, ConfigType
-from holdfast.broker.group_config import GROUP_KEYS
-from holdfast.broker.security.users import Users, write_users
+from holdfast.broker.authorization.users_file import Users, write_users
+from holdfast.broker.config.broker import BROKER_KEYS, EFFECTIVE_NAMES, BrokerConfig
+from holdfast.broker.config.group import GROUP_KEYS
+from holdfast.broker.config.schema import ConfigKey, ConfigType
+from holdfast.broker.config.topic import TOPIC_KEYS
 from holdfast.broker.server import Broker, BrokerError
-from holdfast.broker.topic_config import TOPIC_KEYS
 from holdfast.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from holdfast.wire.apis.incremental_alter_configs import (
     IncrementalAlterableConfig,
@@ -99,11 +99,11 @@ SETTINGS: Final = [
 ]
 
 
-# -- a broker's life ---------------------------------------------------------------------------------------------------
+# -- running a broker --------------------------------------------------------------------------------------------------
 
 
 def run(settings: Mapping[str, str], data: Path, use: Callable[[tuple[str, int]], T]) -> T:
-    async def life() -> T:
+    async def scenario() -> T:
         broker = Broker(BrokerConfig.of(settings), data)
         await broker.start()
         try:
@@ -111,7 +111,7 @@ def run(settings: Mapping[str, str], data: Path, use: Callable[[tuple[str, int]]
         finally:
             await broker.stop()
 
-    return asyncio.run(life())
+    return asyncio.run(scenario())
 
 
 GROUP: Final = "readers"
@@ -124,7 +124,7 @@ IN_SEGMENTS: Final = {"internal.segment.bytes": "8192"}
 
 @dataclass
 class Acknowledged:
-    """What clients were told that it is stored."""
+    """What was acknowledged to clients as stored."""
 
     records: dict[str, list[bytes]] = field(default_factory=dict)
     committed: int | None = None
@@ -222,7 +222,7 @@ def test_what_a_broker_stored_with_a_setting_is_there_without_it(name: str, valu
     assert done.is_all or (name, value) in HINDERS, done
 
 
-def test_what_a_broker_stored_with_settings_that_have_no_effect_is_there_without_them(tmp_path: Path) -> None:
+def test_data_stored_with_settings_without_effect_is_there_without_them(tmp_path: Path) -> None:
     without_effect = {name: values_of(BROKER_KEYS[name])[0] for name in sorted(BROKER_KEYS.keys() - EFFECTIVE_NAMES)}
 
     done = run({**without_effect, **BASE}, tmp_path, use)
@@ -301,7 +301,7 @@ def test_what_a_topic_holds_is_there_when_its_own_settings_are_gone(tmp_path: Pa
 @pytest.mark.parametrize("name", GROUP_KEYS)
 def test_what_a_group_committed_is_there_when_its_own_settings_are_gone(name: str, tmp_path: Path) -> None:
     def altered_and_used(address: tuple[str, int]) -> Acknowledged:
-        alter(address, GROUP_RESOURCE, GROUP, name, str(GROUP_KEYS[name].lowest))
+        alter(address, GROUP_RESOURCE, GROUP, name, str(GROUP_KEYS[name].minimum))
         return use(address)
 
     def checked_and_reset(address: tuple[str, int]) -> None:
@@ -337,7 +337,7 @@ def test_the_node_id_of_the_data_is_kept_where_none_is_set_and_checked_where_one
         broker = Broker(BrokerConfig.of(settings), tmp_path)
         await broker.start()
         await broker.stop()
-        return broker.node_id
+        return broker.config.node_id
 
     assert asyncio.run(node_id_of(BASE)) == 7
     with pytest.raises(BrokerError, match=r"belongs to node\.id=7, not to 1"):

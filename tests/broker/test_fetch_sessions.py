@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227) on the wire: Holdfast grants none, says so, and serves whoever names all partitions.
+"""Fetch sessions (KIP-227) on the wire: Holdfast grants none, says so, and serves any client that names all partitions.
 
 Apache Kafka is the control: there the same request does get a session, and can go on in it.
 """
@@ -46,7 +46,7 @@ def values(response: FetchResponse) -> list[bytes | None]:
     return [record.value for record in decoded(bytes(records))]
 
 
-def test_a_client_that_asks_for_a_session_is_told_that_it_has_none(server: HoldfastBroker | ApacheKafka) -> None:
+def test_a_client_that_asks_for_a_fetch_session_gets_session_id_0(server: HoldfastBroker | ApacheKafka) -> None:
     with WireClient(server.address) as client:
         topic = filled_topic(client)
 
@@ -68,7 +68,7 @@ def test_without_a_session_every_fetch_is_a_whole_one(server: HoldfastBroker | A
 
 
 @pytest.mark.parametrize(("session_id", "epoch"), [(NO_SUCH_SESSION, 1), (0, 1), (NO_SUCH_SESSION, 2**31 - 1), (0, -2)])
-def test_nobody_goes_on_in_a_session_that_is_not_there(
+def test_a_fetch_in_an_unknown_session_is_refused(
     server: HoldfastBroker | ApacheKafka, session_id: int, epoch: int
 ) -> None:
     with WireClient(server.address) as client:
@@ -80,7 +80,7 @@ def test_nobody_goes_on_in_a_session_that_is_not_there(
 
 
 @pytest.mark.parametrize("epoch", [NEW_SESSION, NO_SESSION])
-def test_whoever_ends_a_session_or_wants_another_is_served(server: HoldfastBroker | ApacheKafka, epoch: int) -> None:
+def test_a_fetch_that_ends_or_replaces_a_session_is_served(server: HoldfastBroker | ApacheKafka, epoch: int) -> None:
     with WireClient(server.address) as client:
         topic = filled_topic(client)
 

@@ -8,13 +8,13 @@ from multiprocessing.connection import Connection
 from tests.support.forks import FORKS, IMPORTED
 
 
-def tell(parent: Connection) -> None:
+def report(parent: Connection) -> None:
     parent.send(sorted(sys.modules))
 
 
 def test_a_fork_finds_everything_imported() -> None:
     ours, theirs = FORKS.Pipe()
-    fork = FORKS.Process(target=tell, args=(theirs,))
+    fork = FORKS.Process(target=report, args=(theirs,))
 
     fork.start()
 

@@ -18,25 +18,25 @@ from holdfast.wire.apis.offset_delete import (
 from holdfast.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from holdfast.wire.consumer_protocol import EMPTY_ASSIGNMENT
 from holdfast.wire.headers import encode_request
-from tests.broker.group_bystander import GroupBystander
+from tests.broker.background_member import BackgroundMember
+from tests.broker.expected_log import ExpectedLog
 from tests.broker.group_members import (
     MEMBER_ID_REQUIRED,
     RANGE,
     WireMember,
+    assign_evenly,
     committed,
     described,
     form,
     partitions,
-    share_out,
 )
-from tests.broker.trouble import Trouble
 from tests.broker.wire_client import WireClient
 from tests.support.holdfast_broker import HoldfastBroker
 
 NONE, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID = 0, 25, 82
 INVALID_GROUP_ID, INCONSISTENT_GROUP_PROTOCOL, OFFSET_METADATA_TOO_LARGE = 24, 23, 12
 GROUP_SUBSCRIBED_TO_TOPIC = 86
-LONGEST_STRING = 32_767
+MAX_STRING_LENGTH = 32_767
 """In Kafka's wire format, and in the records of groups."""
 UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 
@@ -50,11 +50,11 @@ def broker() -> Iterator[HoldfastBroker]:
 
 
 @contextmanager
-def told_in_at_most(count: int, broker: HoldfastBroker, trouble: Trouble) -> Iterator[None]:
-    """The block makes trouble that the log may tell in so many lines; another group notices nothing."""
-    with GroupBystander(broker.address):
+def logged_in_at_most(count: int, broker: HoldfastBroker, expected_log: ExpectedLog) -> Iterator[None]:
+    """The block may cause so many log lines; another group is not disturbed."""
+    with BackgroundMember(broker.address):
         yield
-    said = trouble.lines()
+    said = expected_log.lines()
     assert len(said) <= count, f"{len(said)} lines, such as {[line[:200] for line in said[:3]]}"
 
 
@@ -72,10 +72,15 @@ def assert_usable(broker: HoldfastBroker, group: str) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 9])
-@pytest.mark.parametrize("length", [LONGEST_STRING - UUID_CHARS, LONGEST_STRING - UUID_CHARS + 1, LONGEST_STRING])
-def test_a_long_instance_id(length: int, version: int, broker: HoldfastBroker, trouble: Trouble) -> None:
+@pytest.mark.parametrize(
+    "length", [MAX_STRING_LENGTH - UUID_CHARS, MAX_STRING_LENGTH - UUID_CHARS + 1, MAX_STRING_LENGTH]
+)
+def test_a_long_instance_id(length: int, version: int, broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     group = f"long-instance-{length}-{version}"
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, group, instance_id="x" * length) as member:
+    with (
+        logged_in_at_most(0, broker, expected_log),
+        WireMember(broker.address, group, instance_id="x" * length) as member,
+    ):
         # it is a member, although its member id cannot bear its whole name
         member.send_join(version=version)
         assert member.joined(version).error_code == NONE
@@ -92,11 +97,11 @@ def test_a_long_instance_id(length: int, version: int, broker: HoldfastBroker, t
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_a_client_id_that_leaves_no_room_for_a_member_id(
-    version: int, broker: HoldfastBroker, trouble: Trouble
+    version: int, broker: HoldfastBroker, expected_log: ExpectedLog
 ) -> None:
     group = f"long-client-{version}"
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, group) as member:
-        member.send_bytes(encode_request(member.join_request(), version, 1, "c" * LONGEST_STRING))
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, group) as member:
+        member.send_bytes(encode_request(member.join_request(), version, 1, "c" * MAX_STRING_LENGTH))
 
         answer = member.joined(version)
         assert answer.error_code == (NONE if version < 4 else MEMBER_ID_REQUIRED)
@@ -115,7 +120,7 @@ def compact(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("field", ["group id", "member id", "instance id", "protocol type", "protocol", "reason"])
-def test_a_string_of_64_kb(field: str, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_string_of_64_kb(field: str, broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     group = f"compact {field}"
     said = {"group id": group, "member id": "", "instance id": "i", "protocol type": "consumer", "protocol": "range"}
     said = {**said, "reason": "", field: "x" * 65_536}
@@ -132,15 +137,15 @@ def test_a_string_of_64_kb(field: str, broker: HoldfastBroker, trouble: Trouble)
         + b"\x00"
     )
     header = struct.pack(">hhih", 11, 9, 1, -1) + b"\x00"
-    with told_in_at_most(1, broker, trouble), WireMember(broker.address, group) as member:
+    with logged_in_at_most(1, broker, expected_log), WireMember(broker.address, group) as member:
         member.send_bytes(struct.pack(">i", len(header + body)) + header + body)
 
         assert member.is_closed_by_broker()
         assert_usable(broker, group)
 
 
-def test_empty_strings(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with told_in_at_most(0, broker, trouble):
+def test_empty_strings(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with logged_in_at_most(0, broker, expected_log):
         with WireMember(broker.address, "") as nameless:
             nameless.send_join()
             assert nameless.joined().error_code == INVALID_GROUP_ID
@@ -166,26 +171,28 @@ def test_empty_strings(broker: HoldfastBroker, trouble: Trouble) -> None:
 # -- protocols ---------------------------------------------------------------------------------------------------------
 
 
-def test_duplicate_protocols_count_once_and_the_first_of_them(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, "duplicates") as member:
+def test_duplicate_protocols_count_once_and_the_first_of_them(
+    broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, "duplicates") as member:
         answer = member.join([("range", b"first"), ("sticky", b"other"), ("range", b"second")])
 
         assert [entry.metadata for entry in answer.members] == [b"first"]
         assert answer.protocol_name == "range"
 
 
-def test_ten_thousand_protocols(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_ten_thousand_protocols(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     many = [(f"protocol-{number}", b"") for number in range(10_000)]
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, "many-protocols") as member:
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, "many-protocols") as member:
         assert member.join(many).protocol_name == "protocol-0"
         assert member.join(list(reversed(many))).protocol_name == "protocol-9999"
 
 
 @pytest.mark.parametrize("named", ["no type", "no protocols", "neither"])
-def test_a_join_without_a_protocol(named: str, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_join_without_a_protocol(named: str, broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
     protocol_type = "consumer" if named == "no protocols" else ""
     protocols = RANGE if named == "no type" else ()
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, f"unnamed {named}") as member:
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, f"unnamed {named}") as member:
         answer = member.ask(member.join_request(protocols, protocol_type=protocol_type), 9)
 
         assert answer.error_code == INCONSISTENT_GROUP_PROTOCOL
@@ -193,9 +200,11 @@ def test_a_join_without_a_protocol(named: str, broker: HoldfastBroker, trouble: 
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", bytes(range(256)), b"\xff" * 1000], ids=len)
-def test_metadata_that_is_not_the_consumer_protocol(metadata: bytes, broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_metadata_that_is_not_the_consumer_protocol(
+    metadata: bytes, broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     group = f"opaque-{len(metadata)}"
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, group) as member:
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, group) as member:
         member.join([("range", metadata)])
         answer = member.sync({member.member_id: b"\x00 neither is this \xff"})
         assert answer.assignment == b"\x00 neither is this \xff"
@@ -221,25 +230,29 @@ def test_metadata_that_is_not_the_consumer_protocol(metadata: bytes, broker: Hol
 # -- leaders -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_that_assigns_to_strangers_and_to_nobody(broker: HoldfastBroker, trouble: Trouble) -> None:
+def test_a_leader_that_assigns_to_unknown_members_and_to_none(
+    broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
     with (
-        told_in_at_most(0, broker, trouble),
-        WireMember(broker.address, "strangers") as leader,
-        WireMember(broker.address, "strangers") as follower,
+        logged_in_at_most(0, broker, expected_log),
+        WireMember(broker.address, "unknown_members") as leader,
+        WireMember(broker.address, "unknown_members") as follower,
     ):
         form(leader, follower)
-        strangers = {f"stranger-{number}": partitions(0) for number in range(10_000)}
+        unknown_members = {f"unknown-{number}": partitions(0) for number in range(10_000)}
         follower.send_sync({leader.member_id: partitions(1)})  # not its business: ignored
-        leader.send_sync(strangers)
+        leader.send_sync(unknown_members)
 
-        # the forgotten have a well-formed nothing, and the strangers are not there
+        # the forgotten have a well-formed nothing, and the unknown members are not there
         assert [leader.synced().assignment, follower.synced().assignment] == [EMPTY_ASSIGNMENT, EMPTY_ASSIGNMENT]
-        shown = described(leader, "strangers")
+        shown = described(leader, "unknown_members")
         assert {member.member_id for member in shown.members} == {leader.member_id, follower.member_id}
 
 
-def test_a_leader_that_assigns_twice_is_taken_at_its_last_word(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, "twice") as leader:
+def test_a_leader_that_assigns_twice_is_taken_at_its_last_word(
+    broker: HoldfastBroker, expected_log: ExpectedLog
+) -> None:
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, "twice") as leader:
         leader.join()
         given = [SyncGroupRequestAssignment(leader.member_id, partitions(number)) for number in (0, 1)]
         asked = SyncGroupRequest("twice", leader.generation, leader.member_id, None, "consumer", "range", given)
@@ -248,12 +261,12 @@ def test_a_leader_that_assigns_twice_is_taken_at_its_last_word(broker: HoldfastB
         assert leader.sync().assignment == partitions(1)
 
 
-def test_leave_with_ten_thousand_entries(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with told_in_at_most(1, broker, trouble), WireMember(broker.address, "leaving") as a:
+def test_leave_with_ten_thousand_entries(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with logged_in_at_most(1, broker, expected_log), WireMember(broker.address, "leaving") as a:
         with WireMember(broker.address, "leaving", "b") as b:
             form(a, b)
-            share_out(a, b)
-        entries = [MemberIdentity(f"stranger-{number}") for number in range(5_000)]
+            assign_evenly(a, b)
+        entries = [MemberIdentity(f"unknown-{number}") for number in range(5_000)]
         entries += [MemberIdentity("")] * 2_500
         entries += [MemberIdentity("", "b")] * 2_500
 
@@ -265,11 +278,11 @@ def test_leave_with_ten_thousand_entries(broker: HoldfastBroker, trouble: Troubl
         assert a.join().generation_id > 0
 
 
-def test_commits_with_huge_metadata(broker: HoldfastBroker, trouble: Trouble) -> None:
-    with told_in_at_most(0, broker, trouble), WireMember(broker.address, "huge") as member:
+def test_commits_with_huge_metadata(broker: HoldfastBroker, expected_log: ExpectedLog) -> None:
+    with logged_in_at_most(0, broker, expected_log), WireMember(broker.address, "huge") as member:
         assert member.commit(1, "m" * 4_096) == NONE
         assert member.commit(2, "m" * 4_097) == OFFSET_METADATA_TOO_LARGE
-        assert member.commit(3, "m" * LONGEST_STRING) == OFFSET_METADATA_TOO_LARGE
+        assert member.commit(3, "m" * MAX_STRING_LENGTH) == OFFSET_METADATA_TOO_LARGE
         assert committed(member, "huge") == {("orders", 0): 1}
         # the limit counts characters, as Kafka's does
         assert member.commit(4, "漢" * 4_096) == NONE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coordinator.batch_join import MOST_MEMBERS
+from holdfast.coordinator.extensions.join_groups import MAX_MEMBERS
 from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from holdfast.wire.apis.api_versions import ApiVersionsRequest
@@ -23,11 +23,11 @@ from tests.broker.group_broker import GroupBroker
 from tests.broker.group_members import (
     SESSION_MS,
     WireMember,
+    assign_evenly,
     batch_entry,
     described,
     form,
     partitions,
-    share_out,
     wait_until_loaded,
 )
 from tests.broker.wire_client import WireClient
@@ -63,7 +63,7 @@ def extensions(client: WireClient, group: str) -> GroupExtensions:
     return found
 
 
-def test_every_client_is_told_of_the_private_apis(tmp_path: Path) -> None:
+def test_every_client_sees_the_private_apis(tmp_path: Path) -> None:
     with GroupBroker(tmp_path) as broker, WireClient(broker.address) as client:
         keys = {key.api_key for key in client.ask(ApiVersionsRequest("test", "1"), 3).api_keys}
 
@@ -116,9 +116,9 @@ def test_configs_that_make_no_sense(
     tmp_path: Path, group: str, change: tuple[str, int, str | None], code: int, message: str
 ) -> None:
     with GroupBroker(tmp_path) as broker, WireClient(broker.address) as client:
-        found, told = alter(client, group, change)
+        found, reported = alter(client, group, change)
         assert found == code
-        assert message in told
+        assert message in reported
 
 
 def test_many_members_join_in_one_request(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_many_members_join_in_one_request(tmp_path: Path) -> None:
         assert not client.ask(JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", []), 0).results
 
 
-def test_announced_members_that_join_in_one_request_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_registered_members_that_join_in_one_request_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Their answers go out together, so none of them can come again for the rebalance that the last one begins."""
     with (
         GroupBroker(tmp_path) as broker,
@@ -143,7 +143,7 @@ def test_announced_members_that_join_in_one_request_do_not_wait_for_each_other(t
     ):
         client.create_topic("orders", partitions=2)
         form(one)
-        share_out(one)
+        assign_evenly(one)
         client.ask(AddMembersToGroupRequest("g", ["a", "b"]), 0)
 
         client.send(JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", [batch_entry("a"), batch_entry("b")]), 0)
@@ -157,40 +157,40 @@ def test_announced_members_that_join_in_one_request_do_not_wait_for_each_other(t
 
 def test_a_request_with_a_town_of_members_closes_its_connection(tmp_path: Path) -> None:
     with GroupBroker(tmp_path) as broker, WireClient(broker.address) as client:
-        town = [JoinGroupsMember("", "x", [])] * (MOST_MEMBERS + 1)
+        town = [JoinGroupsMember("", "x", [])] * (MAX_MEMBERS + 1)
         client.send(JoinGroupsRequest("g", SESSION_MS, SESSION_MS, "consumer", town), 0)
 
         assert client.is_closed_by_broker()
 
 
-def test_a_connection_that_closes_gives_the_place_to_a_standby(tmp_path: Path) -> None:
+def test_a_standby_takes_over_when_a_connection_closes(tmp_path: Path) -> None:
     with GroupBroker(tmp_path) as broker, WireClient(broker.address) as client:
         client.create_topic("orders", partitions=2)
         assert alter(client, "g", ("target.group.size", SET, "2"), ("standby.takeover.ms", SET, "50")) == (NONE, "")
         with (
             WireMember(broker.address, "g", "a") as leader,
-            WireMember(broker.address, "g", "b") as goes,
+            WireMember(broker.address, "g", "b") as lost,
             WireMember(broker.address, "g", "s") as standby,
         ):
-            form(leader, goes)
-            share_out(leader, goes)
+            form(leader, lost)
+            assign_evenly(leader, lost)
             standby.join()
             assert standby.sync().assignment == EMPTY_ASSIGNMENT
             assert standby.heartbeat() == NONE
 
-            goes.socket.close()
+            lost.socket.close()
 
-            eventually(lambda: standby.heartbeat() == REBALANCE_IN_PROGRESS, "the standby is called")
+            eventually(lambda: standby.heartbeat() == REBALANCE_IN_PROGRESS, "the standby is asked to rejoin")
             standby.join()
             assert standby.sync().assignment == partitions(1)
             assert leader.heartbeat() == NONE
             assert extensions(client, "g").assignment_epoch == leader.generation * 1_000_000 + 1
-            with goes.again(broker.address) as back:
+            with lost.again(broker.address) as back:
                 assert back.heartbeat() == UNKNOWN_MEMBER_ID
                 assert back.commit(1) == UNKNOWN_MEMBER_ID
 
 
-def test_one_who_hangs_up_in_an_empty_group_is_expected_again(tmp_path: Path) -> None:
+def test_a_registered_member_that_disconnects_from_an_empty_group_is_expected_again(tmp_path: Path) -> None:
     with GroupBroker(tmp_path) as broker, WireClient(broker.address) as client:
         client.ask(AddMembersToGroupRequest("g", ["a", "b"]), 0)
         with WireMember(broker.address, "g", "a") as early:

@@ -1,4 +1,4 @@
-"""The four steps at which a coordinator may fail, as the client-side assignment document numbers them, on the wire.
+"""The four steps at which a coordinator may fail, as the Client-side Assignment Proposal numbers them, on the wire.
 
 Each by a kill at the point itself; then it is said to the next broker what the members would say, and the answers are
 exact: who must rejoin, who only syncs, and what nobody notices.
@@ -55,7 +55,7 @@ def next_broker(tmp_path: Path) -> Iterator[Callable[[], GroupBroker]]:
         one.__exit__(None, None, None)
 
 
-def one_is_there_and_another_comes(broker: GroupBroker, kill: KillAt) -> tuple[WireMember, WireMember]:
+def second_member_joins(broker: GroupBroker, kill: KillAt) -> tuple[WireMember, WireMember]:
     """A stable generation 1 of one member. The broker is killed while the second and the first join for the next."""
     leader = WireMember(broker.address, GROUP)
     leader.join()
@@ -78,7 +78,7 @@ def both_have_joined(broker: GroupBroker) -> tuple[WireMember, WireMember]:
     return leader, follower
 
 
-def rebalances_told(client: WireClient) -> int:
+def rebalance_events(client: WireClient) -> int:
     events = [json.loads(record.value or b"{}") for record in client.fetch_all("__group_ledger")]
     return sum(event["kind"] == "rebalance started" for event in events)
 
@@ -86,10 +86,10 @@ def rebalances_told(client: WireClient) -> int:
 # -- 1 -----------------------------------------------------------------------------------------------------------------
 
 
-def test_1_killed_before_the_last_join_the_others_notice_nothing_until_it_comes_again(
+def test_1_killed_before_the_last_join_the_stored_generation_stays_valid(
     broker: GroupBroker, next_broker: Callable[[], GroupBroker]
 ) -> None:
-    leader, follower = one_is_there_and_another_comes(broker, BEFORE_THE_LAST_JOIN)
+    leader, follower = second_member_joins(broker, BEFORE_THE_LAST_JOIN)
     later = next_broker()
     leader, follower = leader.again(later.address), follower.again(later.address)
 
@@ -113,7 +113,7 @@ def test_1_killed_before_the_last_join_the_others_notice_nothing_until_it_comes_
 def test_1_killed_before_the_generation_is_stored_all_send_their_joins_again(
     point: str, broker: GroupBroker, next_broker: Callable[[], GroupBroker]
 ) -> None:
-    leader, follower = one_is_there_and_another_comes(broker, KillAt(record=GENERATION_RECORD, point=point))
+    leader, follower = second_member_joins(broker, KillAt(record=GENERATION_RECORD, point=point))
     later = next_broker()
     leader, follower = leader.again(later.address), follower.again(later.address)
 
@@ -134,7 +134,7 @@ def test_1_killed_before_the_generation_is_stored_all_send_their_joins_again(
 def test_2_killed_after_the_generation_is_stored_its_leader_can_complete_it(
     broker: GroupBroker, next_broker: Callable[[], GroupBroker]
 ) -> None:
-    leader, follower = one_is_there_and_another_comes(broker, KillAt(record=GENERATION_RECORD, point="written"))
+    leader, follower = second_member_joins(broker, KillAt(record=GENERATION_RECORD, point="written"))
     later = next_broker()
     leader, follower = leader.again(later.address), follower.again(later.address)
     leader.generation = follower.generation = 2
@@ -153,7 +153,7 @@ def test_2_killed_after_the_generation_is_stored_its_leader_can_complete_it(
 def test_2_any_join_after_it_aborts_the_sync_and_makes_all_rejoin(
     who: str, broker: GroupBroker, next_broker: Callable[[], GroupBroker]
 ) -> None:
-    leader, follower = one_is_there_and_another_comes(broker, KillAt(record=GENERATION_RECORD, point="written"))
+    leader, follower = second_member_joins(broker, KillAt(record=GENERATION_RECORD, point="written"))
     later = next_broker()
     leader, follower = leader.again(later.address), follower.again(later.address)
     leader.generation = follower.generation = 2
@@ -195,7 +195,7 @@ def test_3_killed_before_the_assignment_is_stored_all_only_sync_again(
     leader.send_sync(plan)
     broker.wait_until_killed()
     later = next_broker()
-    before = rebalances_told(WireClient(later.address))
+    before = rebalance_events(WireClient(later.address))
     leader, follower = leader.again(later.address), follower.again(later.address)
 
     # when they sync again, nobody joins
@@ -205,7 +205,7 @@ def test_3_killed_before_the_assignment_is_stored_all_only_sync_again(
     # then it is the same generation, completed
     assert [(answer.error_code, answer.assignment) for answer in answers] == [(0, partitions(0)), (0, partitions(1))]
     assert [leader.heartbeat(), follower.heartbeat()] == [NONE, NONE]
-    assert rebalances_told(WireClient(later.address)) == before
+    assert rebalance_events(WireClient(later.address)) == before
 
 
 # -- 4 -----------------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_4_killed_after_the_assignment_is_stored_each_gets_its_part_at_once(
     leader.send_sync(plan)
     broker.wait_until_killed()
     later = next_broker()
-    before = rebalances_told(WireClient(later.address))
+    before = rebalance_events(WireClient(later.address))
     leader, follower = leader.again(later.address), follower.again(later.address)
 
     # when the follower syncs, without the leader
@@ -234,10 +234,10 @@ def test_4_killed_after_the_assignment_is_stored_each_gets_its_part_at_once(
 
     # then nobody has noticed anything
     assert [leader.heartbeat(), follower.heartbeat()] == [NONE, NONE]
-    assert rebalances_told(WireClient(later.address)) == before
+    assert rebalance_events(WireClient(later.address)) == before
 
 
-def test_4_a_rejoining_follower_is_told_the_same_generation_and_a_leader_makes_all_rejoin(
+def test_4_a_rejoining_follower_gets_the_same_generation_a_leader_makes_all_rejoin(
     broker: GroupBroker, next_broker: Callable[[], GroupBroker]
 ) -> None:
     """What clients do that join again instead of syncing again."""

@@ -1,4 +1,4 @@
-"""The four failure steps of the client-side assignment document with whole clients: confluent-kafka's and Holdfast's.
+"""The four failure steps of Kafka's Client-side Assignment Proposal with confluent-kafka's and Holdfast's consumers.
 
 One member reads all of a topic when a second comes; the broker is killed at the step's point and another takes its
 place. Both clients send again what they got no answer to, so they do what the document says: a member that waited for a
@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import holdfast
-from tests.broker.failure_scene import ALL, GROUP, KILLS, Scene
+from tests.broker.failure_steps import ALL, GROUP, KILLS, FailureSteps
 from tests.broker.group_members import described
 from tests.broker.wire_client import WireClient, batch, produce_request
 from tests.support.eventually import eventually
@@ -37,7 +37,7 @@ CLIENTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Expected:
     """What is in the ledger in the end."""
 
     generations: list[int]
@@ -45,16 +45,16 @@ class Told:
     """The first is that of the first reader; one more than the second reader's makes all rejoin."""
 
 
-TOLD = {
-    # The event that would be the second is never told.
-    "1, before the last join": Told([1, 2], 2),
+EXPECTED = {
+    # The event that would be the second is never reported.
+    "1, before the last join": Expected([1, 2], 2),
     # Both join again, each in its own time: if the first is alone at first, there is one generation more.
     "1, before the generation is stored": None,
-    # All rejoin. Nobody was told of generation 2, and it is not used again.
-    "2, after the generation is stored": Told([1, 3], 3),
+    # All rejoin. Nobody was notified of generation 2, and it is not used again.
+    "2, after the generation is stored": Expected([1, 3], 3),
     # All sync again, nobody rejoins.
-    "3, before the assignment is stored": Told([1, 2], 2),
-    "4, after the assignment is stored": Told([1, 2], 2),
+    "3, before the assignment is stored": Expected([1, 2], 2),
+    "4, after the assignment is stored": Expected([1, 2], 2),
 }
 
 
@@ -110,54 +110,54 @@ class Reader:
 
 
 @pytest.fixture(params=CLIENTS)
-def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene[Reader]]:
-    started = Scene(tmp_path / "data", partial(Reader, CLIENTS[request.param]))
+def steps(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FailureSteps[Reader]]:
+    started = FailureSteps(tmp_path / "data", partial(Reader, CLIENTS[request.param]))
     yield started
     started.close()
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("step", KILLS)
-def test_a_second_reader_comes_and_the_broker_is_killed_at_step(step: str, scene: Scene[Reader]) -> None:
-    first, second = scene.one_reads_and_a_second_comes(KILLS[step])
+def test_a_second_reader_comes_and_the_broker_is_killed_at_step(step: str, steps: FailureSteps[Reader]) -> None:
+    first, second = steps.start_second_reader(KILLS[step])
 
     # then both read in the end, each its own part
-    eventually(scene.each_has_its_own, "each reader has its part", within_s=60)
+    eventually(steps.each_has_its_assignment, "each reader has its part", within_s=60)
     assert [len(first.has), len(second.has)] == [1, 1]
 
     # and they got there as the document says: by joining again, or only by syncing again
-    told = TOLD[step]
-    if told is None:
-        assert (scene.generations(), scene.rebalances()) in (([1, 2], 3), ([1, 2, 3], 4))
+    result = EXPECTED[step]
+    if result is None:
+        assert (steps.generations(), steps.rebalances()) in (([1, 2], 3), ([1, 2, 3], 4))
         return
-    assert (scene.generations(), scene.rebalances()) == (told.generations, told.rebalances)
+    assert (steps.generations(), steps.rebalances()) == (result.generations, result.rebalances)
     assert first.log[:2] == [("assigned", ALL), ("revoked", ALL)]
     assert [len(first.log), len(second.log)] == [3, 1], "one revocation for the second reader, none for the kill"
 
 
 @pytest.mark.timeout(120)
-def test_a_kill_of_a_broker_whose_group_is_stable_is_noticed_by_nobody(scene: Scene[Reader]) -> None:
+def test_members_of_a_stable_group_do_not_notice_a_killed_broker(steps: FailureSteps[Reader]) -> None:
     """The other end of the scale: nothing is under way."""
-    scene.read()
-    scene.read()
-    eventually(scene.each_has_its_own, "each reader has its part", within_s=60)
-    events = len(scene.settled_ledger())
-    logs = [list(reader.log) for reader in scene.readers]
+    steps.read()
+    steps.read()
+    eventually(steps.each_has_its_assignment, "each reader has its part", within_s=60)
+    events = len(steps.settled_ledger())
+    logs = [list(reader.log) for reader in steps.readers]
 
-    scene.broker.kill()
-    scene.start_again()
-    with WireClient(scene.broker.address) as client:
+    steps.broker.kill()
+    steps.start_again()
+    with WireClient(steps.broker.address) as client:
         stored = described(client, GROUP)
         assert (stored.group_state, len(stored.members)) == ("Stable", 2)
 
     # when they read on, for longer than their sessions would last without heartbeats
-    with WireClient(scene.broker.address) as client:
+    with WireClient(steps.broker.address) as client:
         for partition in ALL:
             asked = produce_request("orders", batch(b"after the kill"), partition=partition)
             assert client.ask(asked, 9).responses[0].partition_responses[0].error_code == 0
-    eventually(lambda: all(reader.read for reader in scene.readers), "both read on")
+    eventually(lambda: all(reader.read for reader in steps.readers), "both read on")
     time.sleep(1.5 * SESSION_MS / 1000)  # nothing happens, and it had the time to
 
-    assert [reader.log for reader in scene.readers] == logs
-    assert len(scene.ledger()) == events
-    assert scene.each_has_its_own()
+    assert [reader.log for reader in steps.readers] == logs
+    assert len(steps.ledger()) == events
+    assert steps.each_has_its_assignment()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.config import BrokerConfig
+from holdfast.broker.config.broker import BrokerConfig
 from holdfast.broker.server import Broker
-from holdfast.coordinator.members import Client
-from holdfast.coordinator.offsets import Commit, Outcome
+from holdfast.coordinator.classic.member import Client
+from holdfast.coordinator.offsets.commit import Commit, PartitionErrors
 from holdfast.log import disk
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import OffsetCommitValue
@@ -36,9 +36,9 @@ def full(point: str) -> None:
 async def committed(broker: Broker, offset: int) -> ErrorCode:
     groups = broker.groups
     client = Client("writer", "/127.0.0.1")
-    answer: Outcome | Awaitable[Outcome] = groups.ask(
-        lambda ticket, now_ms: groups.coordinator.commit_offsets(
-            Commit("g", -1, "", None, client, ticket, [(ORDERS, OffsetCommitValue(offset, -1, "", now_ms))]), 9, now_ms
+    answer: PartitionErrors | Awaitable[PartitionErrors] = groups.submit(
+        lambda handle, now_ms: groups.coordinator.commit_offsets(
+            Commit("g", -1, "", None, client, handle, {ORDERS: OffsetCommitValue(offset, -1, "", now_ms)}), 9, now_ms
         )
     )
     outcome = await answer if isinstance(answer, Awaitable) else answer

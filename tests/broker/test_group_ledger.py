@@ -1,4 +1,4 @@
-"""The ledger: whatever happens to a group is told with its cause and its member, for any consumer to read."""
+"""The ledger: whatever happens to a group is recorded with its cause and its member, for any consumer to read."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from holdfast.coordinator.ledger import LEDGER_TOPIC, EventKind
+from holdfast.coordinator.events.causes import CauseCode
+from holdfast.coordinator.events.group_event import LEDGER_TOPIC, EventKind
 from holdfast.wire.apis.leave_group import MemberIdentity
 from holdfast.wire.error_codes import ErrorCode
 from tests.broker.group_broker import FailAt, GroupBroker
 from tests.broker.group_members import (
     WireMember,
+    assign_evenly,
     delete_group,
     described,
     form,
     partitions,
-    share_out,
     wait_for_ledger,
     wait_for_state,
     wait_until_loaded,
@@ -36,7 +37,7 @@ SETTINGS = {
 }
 NONE, FENCED_INSTANCE_ID, NOT_COORDINATOR = 0, 82, 16
 
-Told = dict[str, Any]
+Expected = dict[str, Any]
 Started = HoldfastBroker | GroupBroker
 
 
@@ -48,11 +49,11 @@ def broker(tmp_path: Path) -> Iterator[HoldfastBroker]:
         yield started
 
 
-def ledger(broker: Started) -> list[Told]:
+def ledger(broker: Started) -> list[Expected]:
     """All of it, as a plain consumer without a group reads it."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True})
     consumer.assign([TopicPartition(LEDGER_TOPIC, 0, 0)])
-    events: list[Told] = []
+    events: list[Expected] = []
 
     def read_to_the_end() -> bool:
         for message in consumer.consume(500, timeout=0.1):
@@ -75,16 +76,16 @@ def ledger(broker: Started) -> list[Told]:
     return events
 
 
-def of(broker: Started, kind: EventKind) -> list[Told]:
+def of(broker: Started, kind: EventKind) -> list[Expected]:
     return [event for event in ledger(broker) if event["kind"] == kind]
 
 
-def the(broker: Started, kind: EventKind) -> Told:
+def the(broker: Started, kind: EventKind) -> Expected:
     (event,) = of(broker, kind)
     return event
 
 
-def who(event: Told) -> tuple[Any, Any, Any, Any]:
+def who(event: Expected) -> tuple[Any, Any, Any, Any]:
     return event["member_id"], event.get("instance_id"), event["client_id"], event["client_host"]
 
 
@@ -95,20 +96,22 @@ def known_as(member: WireMember) -> tuple[Any, Any, Any, Any]:
 # -- the story ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_formed_and_shares_out_its_work(broker: HoldfastBroker) -> None:
+def test_a_group_forms_and_assigns_its_partitions(broker: HoldfastBroker) -> None:
     leader, follower = WireMember(broker.address, GROUP, "a"), WireMember(broker.address, GROUP)
     form(leader, follower)
-    share_out(leader, follower)
+    assign_evenly(leader, follower)
 
     first, second = of(broker, EventKind.REBALANCE_STARTED)
-    assert (first["cause"], first["instance_id"], first["generation"]) == ("a new member joined", "a", 0)
-    assert (second["cause"], who(second), second["generation"]) == ("a new member joined", known_as(follower), 1)
+    assert (first["cause_code"], first["instance_id"], first["generation"]) == (CauseCode.MEMBER_JOINED, "a", 0)
+    assert (second["cause_code"], second["cause"]) == (CauseCode.MEMBER_JOINED, "a new member joined")
+    assert (who(second), second["generation"]) == (known_as(follower), 1)
     _, formed = of(broker, EventKind.GENERATION_FORMED)
     assert (formed["generation"], formed["previous_generation"], formed["members"]) == (2, 1, 2)
-    assert (formed["cause"], who(formed)) == ("protocol range", known_as(leader))
+    assert (formed["cause_code"], formed["cause_detail"]) == (CauseCode.PROTOCOL_SELECTED, "range")
+    assert who(formed) == known_as(leader)
     assigned = the(broker, EventKind.ASSIGNED)
     assert (assigned["generation"], assigned["members"], who(assigned)) == (2, 2, known_as(leader))
-    assert (assigned["stood_still_ms"] >= 0, assigned["moved_partitions"]) == (True, 0)
+    assert (assigned["unassigned_ms"] >= 0, assigned["moved_partitions"]) == (True, 0)
 
 
 @pytest.mark.parametrize(("settings", "at_least_ms"), [({}, 0), ({"group.initial.rebalance.delay.ms": "3000"}, 3000)])
@@ -123,7 +126,7 @@ def test_a_new_group_waits_for_others_only_if_a_delay_is_set(settings: dict[str,
         assert waited_ms < 3000 or at_least_ms
 
 
-def test_moved_partitions_are_counted_and_the_clients_reason_is_told(broker: HoldfastBroker) -> None:
+def test_moved_partitions_are_counted_and_the_clients_reason_is_recorded(broker: HoldfastBroker) -> None:
     leader, follower = WireMember(broker.address, GROUP), WireMember(broker.address, GROUP)
     form(leader, follower)
     leader.send_sync({leader.member_id: partitions(0, 1, 2), follower.member_id: partitions(3)})
@@ -137,43 +140,46 @@ def test_moved_partitions_are_counted_and_the_clients_reason_is_told(broker: Hol
     leader.sync({leader.member_id: partitions(0), follower.member_id: partitions(1, 2, 3)})
 
     started = of(broker, EventKind.REBALANCE_STARTED)[-1]
-    assert (started["cause"], started["reason"]) == ("the leader rejoined", "rejoins for a test")
+    assert (started["cause_code"], started["reason"]) == (CauseCode.LEADER_REJOINED, "rejoins for a test")
     assert of(broker, EventKind.ASSIGNED)[-1]["moved_partitions"] == 2
 
 
 def test_a_static_member_restarts_and_its_other_self_is_fenced(broker: HoldfastBroker) -> None:
     old = WireMember(broker.address, GROUP, "a")
     form(old)
-    share_out(old)
+    assign_evenly(old)
     restarted = WireMember(broker.address, GROUP, "a")
     restarted.join()
     assert old.heartbeat() == FENCED_INSTANCE_ID
 
     rejoined = the(broker, EventKind.STATIC_REJOINED)
-    assert (who(rejoined), rejoined["cause"], rejoined["generation"]) == (known_as(restarted), "no rebalance", 1)
+    assert (who(rejoined), rejoined["generation"]) == (known_as(restarted), 1)
+    assert rejoined["cause_code"] == CauseCode.STATIC_MEMBER_REPLACED
     fenced = the(broker, EventKind.FENCED)
     assert (who(fenced), fenced["generation"]) == (known_as(old), 1)
-    assert fenced["cause"] == "the instance id is held under another member id"
+    assert fenced["cause_code"] == CauseCode.FENCED_INSTANCE_ID
     assert len(of(broker, EventKind.REBALANCE_STARTED)) == 1, "the first, and none for the restart"
 
 
 def test_members_leave_the_group_becomes_empty_and_is_deleted(broker: HoldfastBroker) -> None:
     static, dynamic = WireMember(broker.address, GROUP, "a"), WireMember(broker.address, GROUP)
     form(static, dynamic)
-    share_out(static, dynamic)
+    assign_evenly(static, dynamic)
     dynamic.leave(MemberIdentity(dynamic.member_id, None, "closes"))
     WireMember(broker.address, GROUP).leave(MemberIdentity("", "a", "host replaced"))
     wait_for_state(dynamic, GROUP, "Empty")
     assert delete_group(dynamic, GROUP) == NONE
 
     itself, removed = of(broker, EventKind.MEMBER_LEFT)
-    assert (who(itself), itself["cause"], itself["reason"]) == (known_as(dynamic), "it left", "closes")
+    assert (who(itself), itself["reason"]) == (known_as(dynamic), "closes")
+    assert itself["cause_code"] == CauseCode.LEAVE_REQUESTED
     assert (who(removed), removed["reason"]) == (known_as(static), "host replaced")
-    assert removed["cause"] == "removed by holdfast-tests from /127.0.0.1"
+    assert removed["cause_code"] == CauseCode.REMOVED_BY_CLIENT
+    assert removed["cause_detail"] == "holdfast-tests from /127.0.0.1"
     empty = the(broker, EventKind.BECAME_EMPTY)
-    assert (empty["cause"], empty["members"], empty["generation"]) == ("the last member is gone", 0, 3)
+    assert (empty["cause_code"], empty["members"], empty["generation"]) == (CauseCode.LAST_MEMBER_GONE, 0, 3)
     deleted = the(broker, EventKind.DELETED)
-    assert (deleted["cause"], deleted["generation"]) == ("deleted by request", 3)
+    assert (deleted["cause_code"], deleted["generation"]) == (CauseCode.DELETE_REQUESTED, 3)
 
 
 def test_a_silent_member_and_one_that_does_not_rejoin(broker: HoldfastBroker) -> None:
@@ -184,7 +190,8 @@ def test_a_silent_member_and_one_that_does_not_rejoin(broker: HoldfastBroker) ->
     wait_for_state(silent, GROUP, "Empty")
 
     expired = the(broker, EventKind.SESSION_EXPIRED)
-    assert (who(expired), expired["cause"]) == (known_as(silent), "silent for longer than its session of 200 ms")
+    assert (expired["cause_code"], expired["cause_count"]) == (CauseCode.HEARTBEAT_EXPIRED, 200)
+    assert who(expired) == known_as(silent)
 
     # and one that heartbeats, but does not come to the next generation
     slow, quick = WireMember(broker.address, GROUP), WireMember(broker.address, GROUP)
@@ -196,7 +203,7 @@ def test_a_silent_member_and_one_that_does_not_rejoin(broker: HoldfastBroker) ->
     assert quick.joined().error_code == NONE
 
     dropped = of(broker, EventKind.DROPPED)[0]
-    assert (who(dropped), dropped["cause"]) == (known_as(slow), "did not rejoin in time")
+    assert (who(dropped), dropped["cause_code"]) == (known_as(slow), CauseCode.JOIN_TIMED_OUT)
 
 
 def test_one_that_joins_and_does_not_sync(broker: HoldfastBroker) -> None:
@@ -207,11 +214,11 @@ def test_one_that_joins_and_does_not_sync(broker: HoldfastBroker) -> None:
         wait_for_state(member, GROUP, "Empty")
 
         dropped = the(broker, EventKind.DROPPED)
-        assert (who(dropped), dropped["cause"]) == (known_as(member), "joined but did not sync in time")
+        assert (who(dropped), dropped["cause_code"]) == (known_as(member), CauseCode.SYNC_TIMED_OUT)
 
 
 @pytest.mark.parametrize("record", ["GenerationKey", "GroupMetadataKey"])
-def test_what_could_not_be_stored_is_told_and_undone(record: str, tmp_path: Path) -> None:
+def test_a_change_that_could_not_be_stored_is_recorded_and_undone(record: str, tmp_path: Path) -> None:
     with GroupBroker(tmp_path / "data") as broker, WireMember(broker.address, GROUP, "a") as member:
         member.join()
         wait_for_ledger(member)
@@ -225,13 +232,14 @@ def test_what_could_not_be_stored_is_told_and_undone(record: str, tmp_path: Path
             other.send_join()
             member.send_join()
             assert (other.joined().error_code, member.joined().generation_id) == (NONE, 2)
-            cause = "the generation could not be stored: NOT_COORDINATOR"
+            cause = CauseCode.GENERATION_NOT_STORED
         else:
             assert member.sync({member.member_id: partitions(0)}).error_code == NOT_COORDINATOR
             assert member.join().generation_id == 2
-            cause = "the assignment was not stored: NOT_COORDINATOR"
+            cause = CauseCode.ASSIGNMENT_NOT_STORED
 
-        assert the(broker, EventKind.STORE_FAILED)["cause"] == cause
+        failed = the(broker, EventKind.STORE_FAILED)
+        assert (failed["cause_code"], failed["cause_detail"]) == (cause, "NOT_COORDINATOR")
 
 
 def test_generations_never_go_back_also_not_over_kills_and_deletions(broker: HoldfastBroker) -> None:
@@ -260,7 +268,7 @@ def test_generations_never_go_back_also_not_over_kills_and_deletions(broker: Hol
     assert len(set(formed)) == len(formed), "none is given twice"
 
 
-def test_no_client_tells_what_happened_to_groups(broker: HoldfastBroker) -> None:
+def test_no_client_can_write_to_the_group_ledger(broker: HoldfastBroker) -> None:
     with WireClient(broker.address) as client:
         form(WireMember(broker.address, GROUP))
         wait_for_ledger(client)

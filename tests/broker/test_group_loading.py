@@ -17,12 +17,12 @@ from holdfast.wire.group_records import partition_for
 from tests.broker.group_broker import FEW_PARTITIONS, Gate, GroupBroker
 from tests.broker.group_members import (
     WireMember,
+    assign_evenly,
     committed,
     delete_group,
     described,
     form,
     partitions,
-    share_out,
     wait_for_state,
     wait_until_loaded,
 )
@@ -34,7 +34,7 @@ PARTITION_COUNT = int(FEW_PARTITIONS["offsets.topic.num.partitions"])
 
 
 def group_in(partition: int, name: str) -> str:
-    """A group id whose records are in this partition of the journal."""
+    """A group id whose records are in this partition of the group log."""
     found = (f"{name}-{number}" for number in range(100))
     return next(group for group in found if partition_for(group, PARTITION_COUNT) == partition)
 
@@ -44,7 +44,7 @@ EARLY, LATE = group_in(0, "early"), group_in(1, "late")
 
 @pytest.fixture
 def members(tmp_path: Path) -> list[WireMember]:
-    """A stable group of two in the first partition of the journal, and one in the second, each with an offset."""
+    """A stable group of two in the first partition of the group log, and one in the second, each with an offset."""
     formed: list[WireMember] = []
     with GroupBroker(tmp_path / "data") as broker:
         with WireClient(broker.address) as client:
@@ -52,7 +52,7 @@ def members(tmp_path: Path) -> list[WireMember]:
         for group in (EARLY, LATE):
             two = [WireMember(broker.address, group, name) for name in ("a", "b")]
             form(*two)
-            share_out(*two)
+            assign_evenly(*two)
             assert two[0].commit(7) == NONE
             formed += two
     return formed
@@ -60,7 +60,7 @@ def members(tmp_path: Path) -> list[WireMember]:
 
 @pytest.fixture
 def loading(tmp_path: Path, members: list[WireMember]) -> Iterator[GroupBroker]:
-    """The first partition of the journal is read, the second is not until the gate opens."""
+    """The first partition of the group log is read, the second is not until the gate opens."""
     with GroupBroker(tmp_path / "data", gate=Gate(1)) as broker:
         members[:] = [member.again(broker.address) for member in members]
         early = members[0]
@@ -122,7 +122,7 @@ def test_when_it_is_loaded_all_is_there(loading: GroupBroker, members: list[Wire
 
 
 def test_sessions_begin_when_a_group_is_loaded(loading: GroupBroker, members: list[WireMember]) -> None:
-    """Whoever is silent from then on is removed, no earlier: loading may take longer than a session."""
+    """Any member that is silent from then on is removed, no earlier: loading may take longer than a session."""
     late = members[2]
     loading.open_gate()
     wait_until_loaded(late)
@@ -132,11 +132,11 @@ def test_sessions_begin_when_a_group_is_loaded(loading: GroupBroker, members: li
 
 
 def test_a_new_group_is_above_a_deleted_one_also_while_the_rest_is_loading(tmp_path: Path) -> None:
-    """The highest generation of deleted groups may be told in a part of the journal that is read last."""
+    """The highest generation of deleted groups may be in a part of the group log that is read last."""
     first, second = group_in(0, "first"), group_in(1, "second")
     with GroupBroker(tmp_path / "data") as broker, WireClient(broker.address) as client:
         # given two groups, of which one gets farther, and is deleted first
-        told = {}
+        reported = {}
         for group, generations in ((first, 2), (second, 5)):
             with WireMember(broker.address, group, "a") as member:
                 for _ in range(generations):
@@ -144,19 +144,19 @@ def test_a_new_group_is_above_a_deleted_one_also_while_the_rest_is_loading(tmp_p
                     assert member.sync({member.member_id: partitions(0)}).error_code == NONE
                 member.leave()
                 wait_for_state(client, group, "Empty")
-                told[group] = member.generation
-        assert told[first] < told[second]
+                reported[group] = member.generation
+        assert reported[first] < reported[second]
         assert [delete_group(client, group) for group in (second, first)] == [NONE, NONE]
 
     # when the first is joined again before the other's part is read
     with GroupBroker(tmp_path / "data", gate=Gate(1)) as broker, WireMember(broker.address, first) as member:
         eventually(lambda: described(member, first).error_code == NONE, "the first part is read")
 
-        assert member.join().generation_id > told[first]
+        assert member.join().generation_id > reported[first]
 
 
 def test_a_group_with_a_huge_assignment_costs_no_other_group_its_offsets(tmp_path: Path) -> None:
-    """Whatever the journal takes must be read again, or everything behind it is lost with it."""
+    """Whatever the group log takes must be read again, or everything behind it is lost with it."""
     victim, hog = group_in(0, "victim"), group_in(0, "hog")
     with GroupBroker(tmp_path / "data") as broker, WireMember(broker.address, victim) as simple:
         # given

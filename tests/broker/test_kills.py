@@ -30,7 +30,7 @@ from holdfast.wire.apis.incremental_alter_configs import (
 from holdfast.wire.apis.init_producer_id import InitProducerIdRequest
 from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from holdfast.wire.apis.metadata import MetadataRequest
-from tests.broker.killable import KillableBroker
+from tests.broker.crash_at_write import KillableBroker
 from tests.broker.wire_client import WireClient, batch
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
@@ -40,16 +40,16 @@ BROKER_RESOURCE = 4
 LARGE = bytes(600_000)
 """Two of these do not fit in a segment of a megabyte."""
 SEGMENT = {"log.segment.bytes": str(1024 * 1024)}
-AT_REST = {"log.retention.check.interval.ms": "3600000"}
+UNLOADED = {"log.retention.check.interval.ms": "3600000"}
 """Nothing changes by itself while it is looked at."""
-MOST_POINTS = 400
+MAX_POINTS = 400
 LAST_SEGMENT_FILES = 4
 """The log, the topic's id, leader epochs, a snapshot of the producers."""
 
 
 @dataclasses.dataclass
 class Ledger:
-    """What clients were told, to be held against what is found after a kill."""
+    """What clients got acknowledged, to be held against what is found after a kill."""
 
     records: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)
     partitions: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -100,7 +100,7 @@ Act = Callable[[WireClient, Ledger], None]
 Check = Callable[[WireClient, bool], None]
 
 
-def kill_everywhere(
+def crash_at_every_point(
     data_path: Path,
     prepare: Act,
     act: Act,
@@ -108,20 +108,20 @@ def kill_everywhere(
     settings: dict[str, str] | None = None,
     fewest_points: int = 5,
 ) -> None:
-    """`check` is told whether `act` was acknowledged."""
+    """`check` gets whether `act` was acknowledged."""
     prepared = Ledger()
     with KillableBroker(data_path / "prepared", settings) as broker, WireClient(broker.address) as client:
         prepared.create(client, "bystander")
         prepared.produce(client, "bystander", b"before")
         prepare(client, prepared)
-    for point in range(1, MOST_POINTS):
+    for point in range(1, MAX_POINTS):
         data = data_path / f"point-{point}"
         shutil.copytree(data_path / "prepared", data)
         ledger = prepared.copy(data)
         with KillableBroker(data, settings) as broker:
             broker.arm(point)
             acknowledged = done(broker, act, ledger)
-        with KillableBroker(data, {**(settings or {}), **AT_REST}) as broker, WireClient(broker.address) as client:
+        with KillableBroker(data, {**(settings or {}), **UNLOADED}) as broker, WireClient(broker.address) as client:
             ledger.check(client)
             check(client, acknowledged)
             ledger.go_on(client)
@@ -129,7 +129,7 @@ def kill_everywhere(
         if acknowledged:
             assert point > fewest_points, "it hardly wrote anything: this test shows nothing"
             return
-    pytest.fail(f"not done after {MOST_POINTS} changes to the disk")
+    pytest.fail(f"not done after {MAX_POINTS} changes to the disk")
 
 
 def done(broker: KillableBroker, act: Act, ledger: Ledger) -> bool:
@@ -169,7 +169,7 @@ def test_creating_a_topic(data_path: Path) -> None:
         found = partition_counts(client).get("new")
         assert found == 1 or (found is None and not acknowledged)
 
-    kill_everywhere(data_path, nothing, act, check)
+    crash_at_every_point(data_path, nothing, act, check)
 
 
 def test_growing_a_topic(data_path: Path) -> None:
@@ -184,32 +184,32 @@ def test_growing_a_topic(data_path: Path) -> None:
         found = partition_counts(client)["growing"]
         assert found == 2 or (found == 1 and not acknowledged)
 
-    kill_everywhere(data_path, prepare, act, check)
+    crash_at_every_point(data_path, prepare, act, check)
 
 
 def test_deleting_a_topic(data_path: Path) -> None:
     def prepare(client: WireClient, ledger: Ledger) -> None:
-        client.create_topic("doomed")
+        client.create_topic("discarded")
         for value in (b"cut away", b"a", b"b"):
-            assert client.produce("doomed", batch(value)).error_code == 0
-        cut = DeleteRecordsTopic("doomed", [DeleteRecordsPartition(0, 1)])
+            assert client.produce("discarded", batch(value)).error_code == 0
+        cut = DeleteRecordsTopic("discarded", [DeleteRecordsPartition(0, 1)])
         assert client.ask(DeleteRecordsRequest([cut], 30_000), 2).topics[0].partitions[0].error_code == 0
 
     def act(client: WireClient, ledger: Ledger) -> None:
-        (result,) = client.ask(DeleteTopicsRequest(topic_names=["doomed"], timeout_ms=30_000), 5).responses
+        (result,) = client.ask(DeleteTopicsRequest(topic_names=["discarded"], timeout_ms=30_000), 5).responses
         assert result.error_code == 0
         eventually(lambda: files_are_gone(client, ledger.data), "the files of the topic are removed", within_s=10)
 
     def check(client: WireClient, acknowledged: bool) -> None:
-        if "doomed" not in partition_counts(client):
-            client.create_topic("doomed")
-            assert client.fetch_all("doomed") == [], "a new topic of the name must not inherit records"
-            assert client.produce("doomed", batch(b"new")).base_offset == 0, "nor where the old one began"
+        if "discarded" not in partition_counts(client):
+            client.create_topic("discarded")
+            assert client.fetch_all("discarded") == [], "a new topic of the name must not inherit records"
+            assert client.produce("discarded", batch(b"new")).base_offset == 0, "nor where the old one began"
         else:
             assert not acknowledged
-            assert [record.value for record in client.fetch_all("doomed", start=1)] == [b"a", b"b"]
+            assert [record.value for record in client.fetch_all("discarded", start=1)] == [b"a", b"b"]
 
-    kill_everywhere(data_path, prepare, act, check)
+    crash_at_every_point(data_path, prepare, act, check)
 
 
 NEW = [f"new-{number}" for number in range(3)]
@@ -227,7 +227,7 @@ def test_creating_several_topics_in_one_request(data_path: Path) -> None:
         for name in NEW if found[0] else ():
             assert client.produce(name, batch(b"first"), partition=1).base_offset == 0
 
-    kill_everywhere(data_path, nothing, act, check, fewest_points=15)
+    crash_at_every_point(data_path, nothing, act, check, fewest_points=15)
 
 
 def test_growing_several_topics_in_one_request(data_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_growing_several_topics_in_one_request(data_path: Path) -> None:
         found = [partition_counts(client)[name] for name in NEW]
         assert found == [2, 2, 2] or (found == [1, 1, 1] and not acknowledged), "all of them, or none"
 
-    kill_everywhere(data_path, prepare, act, check, fewest_points=10)
+    crash_at_every_point(data_path, prepare, act, check, fewest_points=10)
 
 
 def test_deleting_several_topics_in_one_request(data_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_deleting_several_topics_in_one_request(data_path: Path) -> None:
                 client.create_topic(name)
                 assert client.fetch_all(name) == [], "a new topic of the name must not inherit records"
 
-    kill_everywhere(data_path, prepare, act, check, fewest_points=15)
+    crash_at_every_point(data_path, prepare, act, check, fewest_points=15)
 
 
 def test_changing_a_config(data_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_changing_a_config(data_path: Path) -> None:
         value = result.configs[0].value
         assert value == "123456789" or (value == "604800000" and not acknowledged)
 
-    kill_everywhere(data_path, nothing, act, check)
+    crash_at_every_point(data_path, nothing, act, check)
 
 
 def test_changing_a_config_of_the_broker(data_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_changing_a_config_of_the_broker(data_path: Path) -> None:
         value = result.configs[0].value
         assert value == "123456789" or (value == "604800000" and not acknowledged)
 
-    kill_everywhere(data_path, nothing, act, check)
+    crash_at_every_point(data_path, nothing, act, check)
 
 
 def test_producer_ids_are_never_given_twice(data_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_producer_ids_are_never_given_twice(data_path: Path) -> None:
     def check(client: WireClient, acknowledged: bool) -> None:
         assert take(client) not in given
 
-    kill_everywhere(data_path, prepare, act, check)
+    crash_at_every_point(data_path, prepare, act, check)
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def test_producing_across_segments(flush: str, data_path: Path) -> None:
         for number in range(3):
             ledger.produce(client, "bystander", b"%d" % number + LARGE)
 
-    kill_everywhere(data_path, nothing, act, lambda client, acknowledged: None, {"flush": flush, **SEGMENT})
+    crash_at_every_point(data_path, nothing, act, lambda client, acknowledged: None, {"flush": flush, **SEGMENT})
 
 
 def test_deleting_records(data_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_deleting_records(data_path: Path) -> None:
         values = [record.value for record in client.fetch_all("cut", start=start)]
         assert values == [b"0", b"1", b"2", b"3", b"4", b"5"][start:]
 
-    kill_everywhere(data_path, prepare, act, check)
+    crash_at_every_point(data_path, prepare, act, check)
 
 
 def earliest(client: WireClient, topic: str) -> int:
@@ -388,7 +388,7 @@ def test_retention(data_path: Path) -> None:
         values = [record.value for record in client.fetch_all("old", start=start)]
         assert values == [b"%d" % number + LARGE for number in range(start, 4)], "no hole, and the newest is there"
 
-    kill_everywhere(data_path, prepare, act, check, settings)
+    crash_at_every_point(data_path, prepare, act, check, settings)
 
 
 # -- stopping and starting ---------------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ def test_a_clean_stop(data_path: Path) -> None:
     with KillableBroker(data_path / "prepared", SEGMENT) as broker, WireClient(broker.address) as client:
         ledger.create(client, "bystander")
         load(client, ledger)
-    for point in range(1, MOST_POINTS):
+    for point in range(1, MAX_POINTS):
         data = data_path / f"point-{point}"
         shutil.copytree(data_path / "prepared", data)
         with KillableBroker(data, SEGMENT) as broker:
@@ -435,7 +435,7 @@ def test_starting(left: str, data_path: Path) -> None:
         last = sorted((prepared / "bystander-0").glob("*.log"))[-1]
         with last.open("ab") as log:
             log.write(batch(b"torn")[:-3])
-    for point in range(1, MOST_POINTS):
+    for point in range(1, MAX_POINTS):
         data = data_path / f"point-{point}"
         shutil.copytree(prepared, data)
         with KillableBroker(data, SEGMENT, end_at=point) as broker:

@@ -76,7 +76,7 @@ def test_where_an_epoch_ended(
         (EARLIER, 0, FENCED_LEADER_EPOCH),
     ],
 )
-def test_who_reads_and_who_looks_for_offsets(
+def test_fetch_and_list_offsets_check_the_leader_epoch(
     server: HoldfastBroker | ApacheKafka, topic: str, knows: int, fetching: int, listing: int
 ) -> None:
     wanted = FetchPartition(0, knows, fetch_offset=0, partition_max_bytes=1 << 20)

@@ -97,7 +97,7 @@ def test_a_batch_that_cannot_hold_so_many_records_is_refused_unread(watched: Wat
         assert client.produce("dishonest", claiming(1000)).base_offset == 0, "an honest one is stored"
 
 
-def test_what_unpacks_to_too_much_holds_nobody_up(watched: WatchedBroker) -> None:
+def test_batches_that_decompress_to_too_much_delay_no_other_client(watched: WatchedBroker) -> None:
     bomb = encode_batch([Record(0, int(time.time() * 1000), b"key", bytes(70 << 20))], compression=Codec.ZSTD)
     with WireClient(watched.address) as client, watched.watch() as longest_round_s:
         client.create_topic("bomb", cleanup_policy="compact")
@@ -147,7 +147,7 @@ def test_acks_0_is_stored_although_the_producer_is_gone(count: int, watched: Wat
         eventually(lambda: end() == count + 10, "both are stored")
 
 
-def test_a_reader_hears_of_each_partition_when_it_is_stored(watched: WatchedBroker) -> None:
+def test_a_reader_is_woken_for_each_partition_when_it_is_stored(watched: WatchedBroker) -> None:
     with WireClient(watched.address) as client, WireClient(watched.address) as reader:
         client.create_topic("first", cleanup_policy="delete")
         client.create_topic("slow", cleanup_policy="compact")

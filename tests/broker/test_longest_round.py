@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import holdfast.broker.handlers  # noqa: F401  # registers every handler
-from holdfast.broker.dispatch import HANDLERS
-from holdfast.broker.security.users import Users, write_users
+import holdfast.broker.api.handlers  # noqa: F401  # registers every handler
+from holdfast.broker.api.registry import HANDLERS
+from holdfast.broker.authorization.users_file import Users, write_users
 from holdfast.wire.apis.add_members_to_group import AddMembersToGroupRequest
 from holdfast.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from holdfast.wire.apis.alter_partition_reassignments import (
@@ -109,9 +109,10 @@ from tests.support.watched_broker import WatchedBroker
 
 BOUND_S = 0.05
 QUICK_SHARE, QUICK_BOUND_S = 10, 0.02
+ATTEMPTS = 3
 """A tenth of the largest request, in the fast tests: what takes long takes more than this for it."""
 REQUEST_BYTES = 2_000_000
-MOST = MAX_ELEMENTS - 10
+MAX_REQUEST_ELEMENTS = MAX_ELEMENTS - 10
 WIDE, PARTITIONS = "wide", 300
 LONG = "x" * 30_000
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -121,7 +122,7 @@ class Worst(NamedTuple):
     version: int
     request: Callable[[int], Any]
     """The request with so many of whatever it can have many of."""
-    most: int = MOST
+    max_elements: int = MAX_REQUEST_ELEMENTS
 
 
 def name(number: int) -> str:
@@ -427,7 +428,7 @@ def largest(worst: Worst, share: int) -> Any:
     """The request with as many elements as fit in this part of the largest."""
     few, more = (len(encode(worst.request(count), worst.version)) for count in (10, 500))
     each = max((more - few) / 490, 0.001)
-    count = min(worst.most // share, int((REQUEST_BYTES / share - few) / each))
+    count = min(worst.max_elements // share, int((REQUEST_BYTES / share - few) / each))
     while True:
         request = worst.request(count)
         size = len(encode(request, worst.version))
@@ -455,7 +456,7 @@ def open_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedBro
 
 
 @pytest.fixture(scope="module")
-def guarded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedBroker]:
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedBroker]:
     """Everything is allowed to everybody, but only after it was looked up."""
     path = tmp_path_factory.mktemp("guarded")
     write_users(path / "users.json", Users(super_users=frozenset({"User:ANONYMOUS"})))
@@ -482,26 +483,33 @@ def longest_round_s(broker: WatchedBroker, api: str, index: int, share: int) -> 
     worst = WORST[api][index]
     frame = encode_request(largest(worst, share), worst.version, 1, "worst")
     # Of the client's objects there are as many, in the same process, and those of pytest: the collector must not search
-    # them in the broker's thread.
+    # them in the broker's thread. They stay frozen; thawing them would thaw what `tests/conftest.py` has frozen.
     gc.collect()
     gc.freeze()
-    try:
-        return _longest_round_s(broker, worst, frame)
-    finally:
-        gc.unfreeze()
-
-
-def _longest_round_s(broker: WatchedBroker, worst: Worst, frame: bytes) -> float:
+    # The requests of other cases do not count for MAX_SECONDS_WITHOUT_GC, after which a full collection is allowed.
+    broker.call(broker.broker.slices.close)
     with WireClient(broker.address) as client:
         client.socket.settimeout(60)
         # Once with little, so that the codecs are there.
         with WireClient(broker.address) as first:
             first.send(worst.request(1), worst.version)
-            first.hears_something()
+            first.receives_something()
         with broker.watch() as longest:
             client.send_bytes(frame)
-            assert client.hears_something()
+            assert client.receives_something()
             return longest()
+
+
+def assert_short_rounds(broker: WatchedBroker, api: str, index: int, share: int, bound_s: float) -> None:
+    """Other processes and the hypervisor can only add to the CPU time of a round. A round that is too long, but by less
+    than a factor of two, is measured again."""
+    measured: list[float] = []
+    while len(measured) < ATTEMPTS:
+        measured.append(longest_round_s(broker, api, index, share))
+        if measured[-1] < bound_s:
+            return
+        assert measured[-1] < 2 * bound_s
+    pytest.fail(f"each time above {bound_s} s: {measured}")
 
 
 def test_every_api_has_a_worst_request() -> None:
@@ -510,19 +518,19 @@ def test_every_api_has_a_worst_request() -> None:
 
 @pytest.mark.parametrize(("api", "index"), CASES)
 def test_no_request_holds_the_loop(api: str, index: int, open_broker: WatchedBroker) -> None:
-    assert longest_round_s(open_broker, api, index, QUICK_SHARE) < QUICK_BOUND_S
+    assert_short_rounds(open_broker, api, index, QUICK_SHARE, QUICK_BOUND_S)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("api", "index"), CASES)
-def test_nor_does_one_that_is_authorized(api: str, index: int, guarded_broker: WatchedBroker) -> None:
-    assert longest_round_s(guarded_broker, api, index, QUICK_SHARE) < QUICK_BOUND_S
+def test_nor_does_one_that_is_authorized(api: str, index: int, secured_broker: WatchedBroker) -> None:
+    assert_short_rounds(secured_broker, api, index, QUICK_SHARE, QUICK_BOUND_S)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("api", "index"), CASES)
 def test_nor_does_one_of_two_megabytes(api: str, index: int, open_broker: WatchedBroker) -> None:
-    assert longest_round_s(open_broker, api, index, 1) < BOUND_S
+    assert_short_rounds(open_broker, api, index, 1, BOUND_S)
 
 
 def test_what_does_not_pause_is_found(open_broker: WatchedBroker) -> None:
@@ -540,4 +548,4 @@ def test_what_does_not_pause_is_found(open_broker: WatchedBroker) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize(("api", "index"), CASES)
 def test_nor_does_one_that_is_refused(api: str, index: int, refusing_broker: WatchedBroker) -> None:
-    assert longest_round_s(refusing_broker, api, index, QUICK_SHARE) < QUICK_BOUND_S
+    assert_short_rounds(refusing_broker, api, index, QUICK_SHARE, QUICK_BOUND_S)

@@ -58,12 +58,12 @@ def ends(client: WireClient, keys: list[tuple[str, int]]) -> Iterator[int]:
     return (found.offset for topic in answer.topics for found in topic.partitions)
 
 
-def test_partitions_that_nobody_uses_cost_no_file_and_are_all_there(tmp_path: Path) -> None:
+def test_unused_partitions_cost_no_file_and_are_all_there(tmp_path: Path) -> None:
     # given a thousand partitions
     keys = make_data(tmp_path / "data", PARTITIONS_OF_A_TOPIC)
 
     with HoldfastBroker(directory=tmp_path) as broker, WireClient(broker.address) as client:
-        # then a start opens none of them, and their ends are told without it
+        # then a start opens none of them, and their ends are known without it
         assert log_files(broker) == 0
         assert set(ends(client, keys)) == {1}
         assert log_files(broker) == 0

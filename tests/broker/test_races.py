@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.config import BrokerConfig
+from holdfast.broker.config.broker import BrokerConfig
 from holdfast.broker.server import Broker
-from holdfast.broker.topics import Topic
+from holdfast.broker.storage.topics import Topic
 from holdfast.log import StorageError
 from tests.unit.log.samples import sample
 
@@ -51,11 +51,11 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 def test_growing_a_topic_that_is_being_deleted_does_not_bring_it_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            topic = await created(broker, "doomed")
+            topic = await created(broker, "discarded")
 
             await asyncio.gather(broker.topics.delete(topic), broker.topics.grow(topic, 3), return_exceptions=True)
 
-            assert "doomed" not in stored_topics(tmp_path)
+            assert "discarded" not in stored_topics(tmp_path)
 
     run(scenario())
 
@@ -63,12 +63,12 @@ def test_growing_a_topic_that_is_being_deleted_does_not_bring_it_back(tmp_path: 
 def test_configuring_a_topic_that_is_being_deleted_does_not_bring_it_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            topic = await created(broker, "doomed")
+            topic = await created(broker, "discarded")
             change = broker.topics.set_overrides(topic, {"retention.ms": "1000"})
 
             await asyncio.gather(broker.topics.delete(topic), change, return_exceptions=True)
 
-            assert "doomed" not in stored_topics(tmp_path)
+            assert "discarded" not in stored_topics(tmp_path)
 
     run(scenario())
 
@@ -92,15 +92,15 @@ def test_a_topic_deleted_before_its_flush_does_not_stop_the_flushes_of_others(fl
 
     async def scenario() -> None:
         async with running(tmp_path, settings) as broker:
-            doomed, kept = await created(broker, "doomed"), await created(broker, "kept")
-            append(doomed)
-            broker.flusher.written(doomed.partitions[0])
-            await broker.topics.delete(doomed)
-            waiting = broker.flusher.flushed(doomed.partitions[0])
+            discarded, kept = await created(broker, "discarded"), await created(broker, "kept")
+            append(discarded)
+            broker.flusher.appended(discarded.partitions[0])
+            await broker.topics.delete(discarded)
+            waiting = broker.flusher.flush(discarded.partitions[0])
             await asyncio.wait([waiting], timeout=1)
 
             append(kept)
-            await asyncio.wait_for(broker.flusher.flushed(kept.partitions[0]), 5)
+            await asyncio.wait_for(broker.flusher.flush(kept.partitions[0]), 5)
 
             assert kept.partitions[0].log.recovery_point == 1
 
@@ -158,7 +158,7 @@ def test_a_reader_whose_log_fails_does_not_fail_the_producer(tmp_path: Path, mon
             def parked_reader_and_producer() -> int:
                 with WireClient(broker.address) as reader, WireClient(broker.address) as producer:
                     reader.send(fetch_request("shared", 0, max_wait_ms=30_000, min_bytes=100_000), 12)
-                    while not topic.partitions[0].watchers:
+                    while not topic.partitions[0].fetch_waiters:
                         producer.produce("other", batch(b"x"))
                     monkeypatch.setattr(type(log), "read", failing_read)
                     return producer.produce("shared", batch(b"news")).error_code
@@ -186,8 +186,10 @@ def test_stopping_while_housekeeping_writes_is_still_a_clean_stop(
                 go_on.wait(2)
                 original()
 
-            monkeypatch.setattr(broker.housekeeping, "apply_retention", slow_work)
-            broker.housekeeping._tasks.append(asyncio.create_task(broker.housekeeping._every(lambda: 0.0, slow_work)))
+            monkeypatch.setattr(broker.log_maintenance, "apply_retention", slow_work)
+            broker.log_maintenance._tasks.append(
+                asyncio.create_task(broker.log_maintenance._every(lambda: 0.0, slow_work))
+            )
             await asyncio.to_thread(under_way.wait, 10)
             asyncio.get_running_loop().call_later(0.3, go_on.set)
         assert (tmp_path / ".kafka_cleanshutdown").exists()
@@ -197,7 +199,7 @@ def test_stopping_while_housekeeping_writes_is_still_a_clean_stop(
     run(scenario())
 
 
-def test_two_brokers_started_at_once_on_one_port_are_told_in_a_sentence(tmp_path: Path) -> None:
+def test_two_brokers_started_on_one_port_report_it_in_one_sentence(tmp_path: Path) -> None:
     from holdfast.broker.server import BrokerError
 
     async def scenario() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.security.acls import Operation
-from holdfast.broker.security.users import Users, read_users, write_users
+from holdfast.broker.authorization.acls import Operation
+from holdfast.broker.authorization.users_file import Users, read_users, write_users
 from holdfast.wire.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -21,8 +21,8 @@ from holdfast.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from holdfast.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from holdfast.wire.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
-from tests.broker.guarded_broker import PASSWORDS, GuardedBroker, authenticate, user_acl
-from tests.broker.killable import KillableBroker
+from tests.broker.crash_at_write import KillableBroker
+from tests.broker.secured_broker import PASSWORDS, SecuredBroker, authenticate, user_acl
 from tests.broker.wire_client import WireClient
 
 TOPIC, LITERAL, ALLOW, ANY = 2, 3, 3, 1
@@ -33,8 +33,8 @@ SCRAM = {SHA_256: "SCRAM-SHA-256", SHA_512: "SCRAM-SHA-512"}
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[GuardedBroker]:
-    with GuardedBroker(tmp_path) as broker:
+def broker(tmp_path: Path) -> Iterator[SecuredBroker]:
+    with SecuredBroker(tmp_path) as broker:
         with broker.connect_as("admin") as admin:
             admin.create_topic("orders")
         yield broker
@@ -56,7 +56,7 @@ def sees_orders(client: WireClient) -> bool:
     return bool(topic.error_code == 0)
 
 
-def test_an_acl_is_in_force_and_in_the_file_when_it_is_answered(broker: GuardedBroker) -> None:
+def test_an_acl_is_in_force_and_in_the_file_when_it_is_answered(broker: SecuredBroker) -> None:
     with broker.connect_as("admin") as admin, broker.connect_as("alice") as alice:
         assert not sees_orders(alice)
 
@@ -75,7 +75,7 @@ def test_an_acl_is_in_force_and_in_the_file_when_it_is_answered(broker: GuardedB
         assert not read_users(broker.users_file).acls
 
 
-def test_of_several_acls_those_that_are_wrong_are_refused_and_the_others_created(broker: GuardedBroker) -> None:
+def test_of_several_acls_those_that_are_wrong_are_refused_and_the_others_created(broker: SecuredBroker) -> None:
     wrong = [
         AclCreation(TOPIC, "orders", LITERAL, "User:alice", "host.example", Operation.READ, ALLOW),
         AclCreation(TOPIC, "orders", LITERAL, "Group:staff", "*", Operation.READ, ALLOW),
@@ -90,7 +90,7 @@ def test_of_several_acls_those_that_are_wrong_are_refused_and_the_others_created
 
 @pytest.mark.parametrize("mechanism", SCRAM)
 def test_a_user_that_is_added_over_the_wire_can_log_in_until_it_is_deleted(
-    broker: GuardedBroker, mechanism: int
+    broker: SecuredBroker, mechanism: int
 ) -> None:
     with broker.connect_as("admin") as admin:
         (added,) = admin.ask(AlterUserScramCredentialsRequest([], [upsertion("carol", "hers", mechanism)]), 0).results
@@ -112,7 +112,7 @@ def test_a_user_that_is_added_over_the_wire_can_log_in_until_it_is_deleted(
     assert "carol" not in read_users(broker.users_file).credentials
 
 
-def test_who_changes_the_own_password_gets_the_answer_before_the_connection_ends(broker: GuardedBroker) -> None:
+def test_a_user_that_changes_its_password_gets_the_answer_before_the_disconnect(broker: SecuredBroker) -> None:
     with broker.connect_as("admin") as admin, broker.connect_as("alice") as alice:
         (changed,) = admin.ask(AlterUserScramCredentialsRequest([], [upsertion("admin", "new")]), 0).results
         assert changed.error_code == 0
@@ -122,7 +122,7 @@ def test_who_changes_the_own_password_gets_the_answer_before_the_connection_ends
         assert authenticate(admin, "admin", "new", "SCRAM-SHA-256").error_code == 0
 
 
-def test_a_file_that_cannot_be_changed_is_an_error_that_says_so(broker: GuardedBroker) -> None:
+def test_a_file_that_cannot_be_changed_is_an_error_that_says_so(broker: SecuredBroker) -> None:
     broker.users_file.chmod(0o660)
     with broker.connect_as("admin") as admin:
         (refused,) = admin.ask(CreateAclsRequest([read_orders("alice")]), 3).results

@@ -78,7 +78,7 @@ class WireClient:
         finally:
             self.socket.settimeout(PATIENCE_S)
 
-    def hears_something(self) -> bool:
+    def receives_something(self) -> bool:
         """Whether an answer or the end of the connection comes."""
         try:
             self.socket.recv(1)

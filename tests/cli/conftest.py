@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import main
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.support.quick_brokers import server
 
 __all__ = ["server"]
@@ -65,7 +65,7 @@ class Cli:
 
 
 class UserCli(Cli):
-    """The same for one who is known by a password: all that the server has to know of him is in a file."""
+    """The same for one who is known by a password: all that the server has to know of the user is in a file."""
 
     def __init__(self, settings: Mapping[str, str], directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
         super().__init__(settings["bootstrap.servers"], capsys)

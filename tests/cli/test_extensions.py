@@ -10,9 +10,9 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.processes import ended, line_of, lines_until, running
-from tests.client.consumers import Watched, poll_until, watching
-from tests.clients.servers import Server
-from tests.groups.world import make_topic
+from tests.client_compat.servers import Server
+from tests.groups.topics import make_topic
+from tests.holdfast_client.consumers import Watched, poll_until, watching
 from tests.support.holdfast_broker import HoldfastBroker
 
 
@@ -21,7 +21,7 @@ def ours(quick_holdfast: HoldfastBroker, capsys: pytest.CaptureFixture[str]) -> 
     return Cli(quick_holdfast.bootstrap, capsys)
 
 
-def test_members_are_announced_seen_and_cancelled(ours: Cli, group: str) -> None:
+def test_members_are_registered_shown_and_cancelled(ours: Cli, group: str) -> None:
     add = ("groups", "add-members", "--group", group, "--instance-ids")
     assert ours.table(*add, "a,b") == [
         {"INSTANCE-ID": "a", "RESULT": "registered"},
@@ -29,13 +29,13 @@ def test_members_are_announced_seen_and_cancelled(ours: Cli, group: str) -> None
     ]
     assert [one["outcome"] for one in ours.json(*add, "a,c")] == ["renewed", "registered"]
 
-    (told,) = ours.json("groups", "describe", "--group", group, "--state")
-    assert [(one["instance_id"], one["arrived"]) for one in told["expected"]] == [
+    (reported,) = ours.json("groups", "describe", "--group", group, "--state")
+    assert [(one["instance_id"], one["arrived"]) for one in reported["expected"]] == [
         ("a", False),
         ("b", False),
         ("c", False),
     ]
-    assert (told["state"], told["standbys"], told["member_count"]) == ("Empty", 0, 0)
+    assert (reported["state"], reported["standbys"], reported["member_count"]) == ("Empty", 0, 0)
     _, out, _ = ours.run("groups", "describe", "--group", group, "--members")
     assert [(row.split()[2], row.split()[-1]) for row in out.splitlines()[1:]] == [(one, "expected") for one in "abc"]
 
@@ -56,7 +56,7 @@ def test_a_group_that_is_not_there_has_nothing_to_cancel(ours: Cli, group: str) 
     assert "there is no such group" in ours.refused("groups", "cancel-registration", "--group", group)
 
 
-def test_a_standby_is_seen_and_what_it_takes_over_is_told(
+def test_a_standby_is_shown_and_its_takeover_is_recorded(
     quick_holdfast: HoldfastBroker, ours: Cli, topic: str, group: str
 ) -> None:
     make_topic(quick_holdfast, topic, 1)
@@ -67,34 +67,34 @@ def test_a_standby_is_seen_and_what_it_takes_over_is_told(
         {"CONFIG": "target.group.size", "VALUE": "1", "SOURCE": "set"},
     ]
     words = ("groups", "watch", "--group", group, "--interval", "0.2", "--json")
-    worker = Watched(quick_holdfast, group, group_instance_id="seat-0").subscribe(topic)
+    worker = Watched(quick_holdfast, group, group_instance_id="node-0").subscribe(topic)
     spare = Watched(quick_holdfast, group, group_instance_id="spare").subscribe(topic)
     with watching(spare):
         with watching(worker), running(*words, "--bootstrap-server", ours.bootstrap) as process:
             line_of(process)
             poll_until(lambda: worker.partitions, "a member", worker)
             poll_until(lambda: standbys(ours, group) == 1, "a standby", worker, spare)
-            seated = [json.loads(line) for line in lines_until(process, b'"role":"standby"')]
+            changes = [json.loads(line) for line in lines_until(process, b'"role":"standby"')]
             gone = worker.consumer.memberid()
             worker.consumer.close()
-            ours.done("groups", "remove-members", "--group", group, "--instance-ids", "seat-0")
-            poll_until(lambda: spare.partitions, "the standby has its place", spare)
+            ours.done("groups", "remove-members", "--group", group, "--instance-ids", "node-0")
+            poll_until(lambda: spare.partitions, "the standby has taken over", spare)
             swapped = [json.loads(line) for line in lines_until(process, b'"role":"active"')]
             assert ended(process, signal.SIGINT)[0] == 130
-        assert [one["member"] for one in seated if one["change"] == "role"] == ["spare"]
-        (told,) = [one["event"] for one in swapped if one.get("kind") == "standby took over"]
-        assert (told["instance_id"], told["previous_member_id"]) == ("spare", gone)
+        assert [one["member"] for one in changes if one["change"] == "role"] == ["spare"]
+        (reported,) = [one["event"] for one in swapped if one.get("kind") == "standby took over"]
+        assert (reported["instance_id"], reported["previous_member_id"]) == ("spare", gone)
         members = {row["INSTANCE-ID"]: row for row in ours.table("groups", "describe", "--group", group, "--members")}
         assert (list(members), members["spare"]["ROLE"]) == (["spare"], "leader")
         swap = next(
             line for line in ours.done("groups", "history", "--group", group).splitlines() if "took over" in line
         )
-        assert f"spare for {gone}" in swap and f" {told['epoch']} " in swap
+        assert f"spare for {gone}" in swap and f" {reported['epoch']} " in swap
 
 
 def standbys(cli: Cli, group: str) -> int:
-    (told,) = cli.json("groups", "describe", "--group", group, "--state")
-    count: int = told["standbys"]
+    (reported,) = cli.json("groups", "describe", "--group", group, "--state")
+    count: int = reported["standbys"]
     return count
 
 
@@ -106,7 +106,9 @@ def test_apache_kafka_cannot_and_the_sentence_names_what_it_lacks(
     cli = Cli(quick_kafka.bootstrap, capsys)
     lacking = f", which the broker at {quick_kafka.bootstrap} does not have"
     commands = {
-        ("add-members", "--instance-ids", "a"): "announcing members needs Holdfast's AddMembersToGroup (API key 10000)",
+        ("add-members", "--instance-ids", "a"): (
+            "registering members needs Holdfast's AddMembersToGroup (API key 10000)"
+        ),
         ("cancel-registration",): "cancelling registrations needs Holdfast's CancelRegistration (API key 10001)",
         ("configure", "--target-size", "3"): "the group config 'target.group.size' needs Holdfast's hot standbys",
     }

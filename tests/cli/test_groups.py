@@ -6,19 +6,19 @@ import pytest
 
 from holdfast.client.admin import Admin
 from tests.cli.conftest import Cli
-from tests.client.consumers import Watched, poll_until, share, watching
-from tests.clients.servers import Server
-from tests.groups.world import make_topic, produce
+from tests.client_compat.servers import Server
+from tests.groups.topics import make_topic, produce
+from tests.holdfast_client.consumers import Watched, evenly_assigned, poll_until, watching
 from tests.support.holdfast_broker import HoldfastBroker
 
 
 def test_a_group_at_work_is_seen_in_every_table(server: Server, cli: Cli, topic: str, group: str) -> None:
     make_topic(server, topic)
     produce(server, topic, 10)
-    first = Watched(server, group, group_instance_id="seat-1", client_id="one").subscribe(topic)
+    first = Watched(server, group, group_instance_id="node-1", client_id="one").subscribe(topic)
     second = Watched(server, group, client_id="two").subscribe(topic)
     with watching(first, second):
-        poll_until(share(4, first, second), "both have two", first, second)
+        poll_until(evenly_assigned(4, first, second), "both have two", first, second)
         poll_until(lambda: len(first.records + second.records) == 40, "all records", first, second)
         first.consumer.commit(asynchronous=False)
         mine, other = first.partitions[0], second.partitions[0]
@@ -39,7 +39,7 @@ def test_a_group_at_work_is_seen_in_every_table(server: Server, cli: Cli, topic:
             ("CONSUMER-ID", first.consumer.memberid()),
             ("HOST", "/127.0.0.1"),
             ("CLIENT-ID", "one"),
-            ("INSTANCE-ID", "seat-1"),
+            ("INSTANCE-ID", "node-1"),
         ]
         assert (rows[other]["CLIENT-ID"], rows[other]["INSTANCE-ID"]) == ("two", "-")
 
@@ -47,7 +47,7 @@ def test_a_group_at_work_is_seen_in_every_table(server: Server, cli: Cli, topic:
         assert members["one"] == {
             "GROUP": group,
             "CONSUMER-ID": first.consumer.memberid(),
-            "INSTANCE-ID": "seat-1",
+            "INSTANCE-ID": "node-1",
             "HOST": "/127.0.0.1",
             "CLIENT-ID": "one",
             "#PARTITIONS": "2",
@@ -64,7 +64,7 @@ def test_the_state_has_the_latest_rebalance_and_its_cause_where_there_is_a_ledge
     server: Server, cli: Cli, topic: str, group: str
 ) -> None:
     make_topic(server, topic)
-    one = Watched(server, group, group_instance_id="seat-1").subscribe(topic)
+    one = Watched(server, group, group_instance_id="node-1").subscribe(topic)
     with watching(one):
         poll_until(lambda: len(one.partitions) == 4, "a member", one)
         header, row = cli.done("groups", "describe", "--group", group, "--state").splitlines()
@@ -75,18 +75,25 @@ def test_the_state_has_the_latest_rebalance_and_its_cause_where_there_is_a_ledge
         name, coordinator, node, strategy, state, count, *history = row.split(maxsplit=12)
         assert (name, coordinator, strategy, state, count) == (group, server.bootstrap, "range", "Stable", "1")
         assert node == "(1)"
-        told = cli.json("groups", "describe", "--group", group, "--state")[0]
+        reported = cli.json("groups", "describe", "--group", group, "--state")[0]
         if isinstance(server, HoldfastBroker):
             generation = one.consumer.generation()
             assert history[:5] == [str(generation), str(generation * 1_000_000), "0", "0", "-"]
-            assert history[6] == "a new member joined (seat-1)"
-            assert (told["generation"], told["epoch"]) == (generation, generation * 1_000_000)
-            assert (told["leader"], told["settled"]) == (one.consumer.memberid(), True)
-            assert told["last_rebalance"]["cause"] == "a new member joined"
-            assert set(told["last_rebalance"]) == {"at_ms", "cause", "member", "reason", "stood_still_ms"}
+            assert history[6] == "a new member joined (node-1)"
+            assert (reported["generation"], reported["epoch"]) == (generation, generation * 1_000_000)
+            assert (reported["leader"], reported["settled"]) == (one.consumer.memberid(), True)
+            assert reported["last_rebalance"]["cause_code"] == "member_joined"
+            assert set(reported["last_rebalance"]) == {
+                "at_ms",
+                "cause",
+                "cause_code",
+                "member",
+                "reason",
+                "unassigned_ms",
+            }
         else:
             assert history == ["-"] * 7
-            assert (told["generation"], told["epoch"], told["last_rebalance"]) == (None, None, None)
+            assert (reported["generation"], reported["epoch"], reported["last_rebalance"]) == (None, None, None)
 
 
 WHO = {"member_id", "instance_id", "client_id", "client_host"}
@@ -94,7 +101,7 @@ WHO = {"member_id", "instance_id", "client_id", "client_host"}
 
 def test_json_has_the_documented_fields(server: Server, cli: Cli, topic: str, group: str) -> None:
     make_topic(server, topic)
-    one = Watched(server, group, group_instance_id="seat-1").subscribe(topic)
+    one = Watched(server, group, group_instance_id="node-1").subscribe(topic)
     with watching(one):
         poll_until(lambda: len(one.partitions) == 4, "a member", one)
         (listed,) = [row for row in cli.json("groups", "list") if row["group_id"] == group]
@@ -113,7 +120,7 @@ def test_json_has_the_documented_fields(server: Server, cli: Cli, topic: str, gr
         (member,) = members["members"]
         assert set(members) == base | {"members", "expected"}
         assert set(member) == WHO | {"role", "topics", "partitions"}
-        assert (member["instance_id"], member["partitions"]) == ("seat-1", {topic: [0, 1, 2, 3]})
+        assert (member["instance_id"], member["partitions"]) == ("node-1", {topic: [0, 1, 2, 3]})
 
 
 def test_a_member_without_partitions_and_a_partition_without_a_member_have_a_row(
@@ -129,7 +136,7 @@ def test_a_member_without_partitions_and_a_partition_without_a_member_have_a_row
     first, second = Watched(server, group).subscribe(topic), Watched(server, group).subscribe(topic)
     with watching(first, second):
         poll_until(
-            lambda: all(one.heard for one in (first, second)) and len(first.partitions + second.partitions) == 1,
+            lambda: all(one.callbacks for one in (first, second)) and len(first.partitions + second.partitions) == 1,
             "one of two has the only partition",
             first,
             second,
@@ -171,7 +178,7 @@ def test_groups_are_deleted_or_it_is_said_why_not(server: Server, cli: Cli, topi
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
-def test_a_group_of_the_newer_protocol_is_not_called_missing(
+def test_a_group_of_the_newer_protocol_is_not_reported_missing(
     quick_kafka: Server, topic: str, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from confluent_kafka import Consumer

@@ -10,9 +10,9 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.processes import at_terminal, ended, line_of, lines_until, running, shown_until
-from tests.client.consumers import Watched, poll_until, watching
-from tests.clients.servers import Server
-from tests.groups.world import make_topic
+from tests.client_compat.servers import Server
+from tests.groups.topics import make_topic
+from tests.holdfast_client.consumers import Watched, poll_until, watching
 from tests.support.holdfast_broker import HoldfastBroker
 
 
@@ -27,20 +27,20 @@ def come_and_go(server: Server, topic: str, group: str, **settings: Any) -> None
         poll_until(lambda: one.partitions, "a member", one)
 
 
-def test_history_tells_what_happened_and_why(quick_holdfast: HoldfastBroker, ours: Cli, topic: str, group: str) -> None:
+def test_history_shows_what_happened_and_why(quick_holdfast: HoldfastBroker, ours: Cli, topic: str, group: str) -> None:
     make_topic(quick_holdfast, topic, 1)
     come_and_go(quick_holdfast, topic, group, client_id="visitor")
 
     header, *lines = ours.done("groups", "history", "--group", group).splitlines()
     assert header.split() == [
-        *("TIME", "GROUP", "GENERATION", "EPOCH", "EVENT", "CAUSE", "MEMBER", "STOOD-STILL-MS", "MOVED")
+        *("TIME", "GROUP", "GENERATION", "EPOCH", "EVENT", "CAUSE", "MEMBER", "UNASSIGNED-MS", "MOVED")
     ]
     assert "rebalance started  a new member joined" in lines[0]
     assert "visitor-" in lines[0]
     assert any("it left (the consumer is being closed)" in line for line in lines)
     events = ours.json("groups", "history", "--group", group)
     assert [event["kind"] for event in events][:3] == ["rebalance started", "generation formed", "assigned"]
-    assert {"kind", "group_id", "at_ms", "offset", "generation", "cause"} <= set(events[0])
+    assert {"kind", "group_id", "at_ms", "offset", "generation", "cause", "cause_code"} <= set(events[0])
     assert len(events) == len(lines)
 
     assert ours.json("groups", "history", "--group", group, "--last", "2") == events[-2:]
@@ -58,11 +58,11 @@ def test_history_is_followed_from_the_past_on_without_gap_or_repetition(
     come_and_go(quick_holdfast, topic, group)
     words = ["groups", "history", "--group", group, "--follow", "--json", "--bootstrap-server", ours.bootstrap]
     with running(*words) as process:
-        told = lines_until(process, b"became empty")
+        reported = lines_until(process, b"became empty")
         come_and_go(quick_holdfast, topic, group)
-        told += lines_until(process, b"became empty")
+        reported += lines_until(process, b"became empty")
         assert ended(process, signal.SIGINT) == (130, b"", b"")
-    assert [json.loads(line) for line in told] == ours.json("groups", "history", "--group", group)
+    assert [json.loads(line) for line in reported] == ours.json("groups", "history", "--group", group)
 
 
 def test_a_server_without_a_ledger_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,23 +85,23 @@ def test_each_change_of_a_watched_group_is_a_line(server: Server, topic: str, gr
         *("--bootstrap-server", server.bootstrap),
     ) as process:
         assert json.loads(line_of(process))["state"] in ("Dead", "Empty")
-        one = Watched(server, group, group_instance_id="seat-1", session_timeout_ms=60_000).subscribe(topic)
+        one = Watched(server, group, group_instance_id="node-1", session_timeout_ms=60_000).subscribe(topic)
         with watching(one):
             poll_until(lambda: one.partitions, "a member", one)
-            told = [json.loads(line) for line in lines_until(process, b'"state":"Stable"')]
+            reported = [json.loads(line) for line in lines_until(process, b'"state":"Stable"')]
         _, rest, errors = ended(process, signal.SIGINT)
     assert errors == b""
-    assert {change["group_id"] for change in told} == {group}
-    changes = [(change["change"], change.get("member")) for change in told if change["change"] != "event"]
-    assert ("joined", "seat-1") in changes
-    (assigned,) = [change for change in told if change["change"] == "assigned"]
+    assert {change["group_id"] for change in reported} == {group}
+    changes = [(change["change"], change.get("member")) for change in reported if change["change"] != "event"]
+    assert ("joined", "node-1") in changes
+    (assigned,) = [change for change in reported if change["change"] == "assigned"]
     assert assigned["assignment"] == f"{topic}(0)"
-    causes = {change["cause"] for change in told if change["change"] == "event"}
-    assert ("a new member joined" in causes) == isinstance(server, HoldfastBroker)
-    assert b'"left"' not in rest, "a static member that ends keeps its seat"
+    causes = {change["event"]["cause_code"] for change in reported if change["change"] == "event"}
+    assert ("member_joined" in causes) == isinstance(server, HoldfastBroker)
+    assert b'"left"' not in rest, "a static member that ends stays a member"
 
 
-def test_a_member_that_leaves_is_told_in_words(server: Server, topic: str, group: str) -> None:
+def test_a_member_that_leaves_is_described_in_words(server: Server, topic: str, group: str) -> None:
     make_topic(server, topic, 1)
     words = ["groups", "watch", "--group", group, "--interval", "0.2", "--bootstrap-server", server.bootstrap]
     with running(*words) as process:
@@ -116,7 +116,7 @@ def test_a_member_that_leaves_is_told_in_words(server: Server, topic: str, group
     assert one_of(left, name + b" left")
 
 
-def test_a_terminal_shows_the_whole_group_drawn_anew_with_what_happened(
+def test_a_terminal_redraws_the_whole_group_with_its_events(
     quick_holdfast: HoldfastBroker, topic: str, group: str
 ) -> None:
     make_topic(quick_holdfast, topic, 1)

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has them
 )
 
 from tests.cli.conftest import UserCli
-from tests.client.consumers import Watched, poll_until, watching
-from tests.client.guarded_kafka import free_ports
-from tests.groups.world import make_topic, produce
+from tests.groups.topics import make_topic, produce
+from tests.holdfast_client.consumers import Watched, poll_until, watching
+from tests.holdfast_client.secured_apache_kafka import free_ports
 from tests.support.apache_kafka import HOST, ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.quick_brokers import QUICK
@@ -30,17 +30,17 @@ _LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user
 
 
 class AuthorizingKafka(ApacheKafka):
-    """Whoever comes without a password may do everything; whoever has one, what was granted."""
+    """Any client that comes without a password may do everything; any client that has one, what was granted."""
 
-    guarded = ""
+    secured = ""
 
     def _write_properties(self) -> None:
         port, controller_port = self._ports or (0, 0)
         (guarded_port,) = free_ports(1)
-        self.guarded = f"{HOST}:{guarded_port}"
+        self.secured = f"{HOST}:{guarded_port}"
         self._overrides |= {
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port},GUARDED://{self.guarded}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port},GUARDED://{self.guarded}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port},GUARDED://{self.secured}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port},GUARDED://{self.secured}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
             "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.guarded.plain.sasl.jaas.config": _LOGIN,
@@ -66,7 +66,7 @@ def kafka(apache_kafka_distribution: object) -> Iterator[AuthorizingKafka]:
 @pytest.fixture
 def alice(kafka: AuthorizingKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> UserCli:
     settings = {
-        "bootstrap.servers": kafka.guarded,
+        "bootstrap.servers": kafka.secured,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": USER,
@@ -79,11 +79,11 @@ def test_removing_members_needs_a_right_to_the_group_and_the_sentence_names_it(
     kafka: AuthorizingKafka, alice: UserCli, topic: str, group: str
 ) -> None:
     make_topic(kafka, topic)
-    seat = Watched(kafka, group, group_instance_id="seat-1", session_timeout_ms=60_000).subscribe(topic)
-    with watching(seat):
-        poll_until(lambda: seat.partitions, "a member", seat)
-        seat.consumer.close()
-    words = ("groups", "remove-members", "--group", group, "--instance-ids", "seat-1")
+    static = Watched(kafka, group, group_instance_id="node-1", session_timeout_ms=60_000).subscribe(topic)
+    with watching(static):
+        poll_until(lambda: static.partitions, "a member", static)
+        static.consumer.close()
+    words = ("groups", "remove-members", "--group", group, "--instance-ids", "node-1")
     refusal = (
         f"holdfast groups remove-members: this user may not remove members of group {group!r}: it needs READ and "
         "DESCRIBE on the group (GROUP_AUTHORIZATION_FAILED)\n"
@@ -98,11 +98,11 @@ def test_removing_members_needs_a_right_to_the_group_and_the_sentence_names_it(
     kafka.grant(ResourceType.GROUP, group, AclOperation.DESCRIBE)
     eventually(lambda: alice.run(*describe)[0] == 0, "she may look")
     assert alice.run(*words) == (1, "", refusal)
-    assert "seat-1" in alice.run(*describe)[1]
+    assert "node-1" in alice.run(*describe)[1]
 
     kafka.grant(ResourceType.GROUP, group, AclOperation.READ)
     eventually(lambda: alice.run(*words)[0] == 0, "she may remove")
-    assert "seat-1" not in alice.run(*describe)[1]
+    assert "node-1" not in alice.run(*describe)[1]
 
 
 def test_configs_of_a_group_need_rights_to_see_and_to_change(

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.processes import ended, running
-from tests.clients.servers import Server
-from tests.groups.world import committed, make_topic
+from tests.client_compat.servers import Server
+from tests.groups.topics import committed, make_topic
 from tests.support.eventually import eventually
 
 ALL = ("--from-beginning", "--timeout", "1")
@@ -117,7 +117,7 @@ def test_a_topic_that_is_not_there(cli: Cli, topic: str, group: str) -> None:
     assert "it does not exist" in cli.refused("consume", "--topic", topic, "--group", group)
 
 
-def test_a_setting_that_nobody_knows_is_refused(server: Server, cli: Cli, topic: str, group: str) -> None:
+def test_an_unknown_setting_is_refused(server: Server, cli: Cli, topic: str, group: str) -> None:
     make_topic(server, topic, 1)
     for words in (["produce", "/dev/null"], ["consume"], ["consume", "--group", group]):
         code, out, errors = cli.run(*words, "--topic", topic, "--set", "nobody.knows=1")
@@ -136,22 +136,22 @@ def test_a_member_commits_exactly_what_it_printed(
     assert committed(server, group, topic) == {0: 2}
     assert cli.done("consume", *member, "--timeout", "1") == "3\n4\n5\n"
     assert committed(server, group, topic) == {0: 5}
-    # and one that is no member begins anew and commits nothing
+    # and one that is no member begins again and commits nothing
     assert cli.done("consume", "--topic", topic, "--from-beginning", "--max-messages", "2") == "1\n2\n"
     assert committed(server, group, topic) == {0: 5}
 
 
-def test_a_static_member_keeps_its_seat_when_it_ends(
+def test_a_static_member_stays_in_the_group_when_it_ends(
     server: Server, cli: Cli, topic: str, group: str, tmp_path: Path
 ) -> None:
     make_topic(server, topic, 1)
     cli.run("produce", file_of(tmp_path, "1\n"), "--topic", topic)
     words = ("consume", "--topic", topic, "--group", group, "--from-beginning", "--timeout", "1")
-    assert cli.done(*words, "--instance-id", "seat-1") == "1\n"
+    assert cli.done(*words, "--instance-id", "node-1") == "1\n"
     (member,) = cli.json("groups", "describe", "--group", group, "--members")[0]["members"]
-    assert (member["instance_id"], member["client_id"]) == ("seat-1", "holdfast-cli")
+    assert (member["instance_id"], member["client_id"]) == ("node-1", "holdfast-cli")
 
-    removed = cli.json("groups", "remove-members", "--group", group, "--instance-ids", "seat-1")
+    removed = cli.json("groups", "remove-members", "--group", group, "--instance-ids", "node-1")
     assert [one["ok"] for one in removed] == [True]
     cli.done(*words)  # the control: a dynamic member leaves
     assert cli.json("groups", "describe", "--group", group, "--members")[0]["members"] == []

@@ -1,4 +1,4 @@
-"""`holdfast groups remove-members`: seats are given up, with a result for each, and a sentence where it cannot be."""
+"""`holdfast groups remove-members`: members are removed, with a result for each, and a sentence where it cannot be."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from holdfast.wire.apis.find_coordinator import FindCoordinatorResponse, FoundCo
 from holdfast.wire.apis.leave_group import LEAVE_GROUP
 from holdfast.wire.apis.metadata import MetadataResponse, MetadataResponseBroker
 from tests.cli.conftest import Cli
-from tests.client.consumers import Watched, poll_until, share, watching
-from tests.clients.servers import Server
-from tests.groups.world import ledger, make_topic
+from tests.client_compat.servers import Server
+from tests.groups.topics import ledger, make_topic
+from tests.holdfast_client.consumers import Watched, evenly_assigned, poll_until, watching
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.unit.client.scripted import Peer, ScriptedServer
 
 
-def test_seats_are_given_up_with_a_result_each(server: Server, cli: Cli, topic: str, group: str) -> None:
+def test_members_are_removed_with_a_result_each(server: Server, cli: Cli, topic: str, group: str) -> None:
     make_topic(server, topic)
-    static = Watched(server, group, group_instance_id="seat-1", session_timeout_ms=60_000).subscribe(topic)
+    static = Watched(server, group, group_instance_id="node-1", session_timeout_ms=60_000).subscribe(topic)
     with watching(static):
         poll_until(lambda: static.partitions, "a member", static)
         static.consumer.close()
 
         code, out, errors = cli.run(
-            *("groups", "remove-members", "--group-id", group, "--group-instance-ids", "seat-1,seat-9"),
+            *("groups", "remove-members", "--group-id", group, "--group-instance-ids", "node-1,node-9"),
             *("--member-ids", "nobody", "--reason", "the pod is gone"),
         )
         lines = [line.split(maxsplit=2) for line in out.splitlines()]
         assert lines == [
             ["INSTANCE-ID", "CONSUMER-ID", "RESULT"],
-            ["seat-1", "-", "removed"],
-            ["seat-9", "-", "not in the group (UNKNOWN_MEMBER_ID)"],
+            ["node-1", "-", "removed"],
+            ["node-9", "-", "not in the group (UNKNOWN_MEMBER_ID)"],
             ["-", "nobody", "not in the group (UNKNOWN_MEMBER_ID)"],
         ]
         assert (code, errors) == (1, "holdfast groups remove-members: 2 of 3 members were not removed\n")
@@ -43,17 +43,15 @@ def test_seats_are_given_up_with_a_result_each(server: Server, cli: Cli, topic: 
             assert "the pod is gone" in [event.get("reason") for event in ledger(server, group)]
 
 
-def test_the_seats_of_one_application_are_given_up_by_their_prefix(
-    server: Server, cli: Cli, topic: str, group: str
-) -> None:
+def test_the_members_of_one_application_are_removed_by_prefix(server: Server, cli: Cli, topic: str, group: str) -> None:
     make_topic(server, topic)
-    seats = [
+    three = [
         Watched(server, group, group_instance_id=name, session_timeout_ms=60_000).subscribe(topic)
         for name in ("eu-1", "eu-2", "us-1")
     ]
-    with watching(*seats):
-        poll_until(share(4, *seats), "three members", *seats)
-        for one in seats:
+    with watching(*three):
+        poll_until(evenly_assigned(4, *three), "three members", *three)
+        for one in three:
             one.consumer.close()
         removed = cli.json("groups", "remove-members", "--group", group, "--instance-prefix", "eu-")
         assert sorted(one["instance_id"] for one in removed) == ["eu-1", "eu-2"]
@@ -67,13 +65,13 @@ def test_the_seats_of_one_application_are_given_up_by_their_prefix(
 
 def test_a_prefix_ends_where_a_part_of_the_instance_id_ends(server: Server, cli: Cli, topic: str, group: str) -> None:
     make_topic(server, topic)
-    seats = [
+    three = [
         Watched(server, group, group_instance_id=name, session_timeout_ms=60_000).subscribe(topic)
         for name in ("app-1", "app-1-0", "app-10")
     ]
-    with watching(*seats):
-        poll_until(share(4, *seats), "three members", *seats)
-        for one in seats:
+    with watching(*three):
+        poll_until(evenly_assigned(4, *three), "three members", *three)
+        for one in three:
             one.consumer.close()
         removed = cli.json("groups", "remove-members", "--group", group, "--instance-prefix", "app-1")
         assert sorted(one["instance_id"] for one in removed) == ["app-1", "app-1-0"]

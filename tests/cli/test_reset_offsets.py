@@ -1,4 +1,4 @@
-"""`holdfast groups reset-offsets`: shows by default, does when told, and refuses while the group works."""
+"""`holdfast groups reset-offsets`: shows by default, does when asked, and refuses while the group works."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.client.admin import Admin
 from tests.cli.conftest import Cli
-from tests.client.consumers import Watched, poll_until, watching
-from tests.clients.servers import Server
-from tests.groups.world import committed, make_topic, produce
+from tests.client_compat.servers import Server
+from tests.groups.topics import committed, make_topic, produce
+from tests.holdfast_client.consumers import Watched, poll_until, watching
 
 DRY_RUN = "holdfast groups reset-offsets: nothing was changed: this was a dry run; add --execute to do it\n"
 
@@ -32,9 +32,7 @@ def reset(cli: Cli, group: str, *how: str) -> dict[int, tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("at_five")
-def test_it_only_shows_what_would_change_until_it_is_told_to_do_it(
-    server: Server, cli: Cli, topic: str, group: str
-) -> None:
+def test_without_execute_it_only_shows_what_would_change(server: Server, cli: Cli, topic: str, group: str) -> None:
     words = ("groups", "reset-offsets", "--group", group, "--all-topics", "--to-earliest")
     code, shown, errors = cli.run(*words)
     assert (code, errors) == (0, DRY_RUN)
@@ -76,9 +74,11 @@ def test_every_way_to_say_where(
 
 @pytest.mark.usefixtures("at_five")
 def test_some_partitions_and_json(server: Server, cli: Cli, topic: str, group: str) -> None:
-    told = cli.json("groups", "reset-offsets", "--group", group, "--topic", f"{topic}:1", "--to-latest", "--execute")
+    reported = cli.json(
+        "groups", "reset-offsets", "--group", group, "--topic", f"{topic}:1", "--to-latest", "--execute"
+    )
     partition = {"topic": topic, "partition": 1, "current_offset": 5, "new_offset": 10}
-    assert told == {"group_id": group, "executed": True, "partitions": [partition]}
+    assert reported == {"group_id": group, "executed": True, "partitions": [partition]}
     assert committed(server, group, topic) == {0: 5, 1: 10}
 
 

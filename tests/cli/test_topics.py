@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.cli.conftest import Cli
-from tests.clients.servers import Server
-from tests.groups.world import make_topic, produce
+from tests.client_compat.servers import Server
+from tests.groups.topics import make_topic, produce
 from tests.support.eventually import eventually
 
 
@@ -13,7 +13,7 @@ def row(cli: Cli, topic: str, *more: str) -> tuple[str, str] | None:
     return rows.get(topic)
 
 
-def test_a_topics_life(server: Server, cli: Cli, topic: str) -> None:
+def test_a_topic_is_created_changed_and_deleted(server: Server, cli: Cli, topic: str) -> None:
     words = ("--topic", topic, "--partitions", "2", "--config", "retention.ms=3600000")
     assert cli.done("topics", "create", *words) == f"{topic}: created\n"
     eventually(lambda: row(cli, topic) == ("2", "1"), "the topic")

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.security.acls import Operation, PatternType, Permission, ResourceType
-from holdfast.broker.security.users import read_users
+from holdfast.broker.authorization.acls import Operation, PatternType, Permission, ResourceType
+from holdfast.broker.authorization.users_file import read_users
 from holdfast.cli.main import main
 from tests.support.kafka_distribution import REPOSITORY
 
 PASSWORD = "correct horse"
 
 
-class Desk:
+class UsersCli:
     def __init__(self, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.file = file
         self._monkeypatch = monkeypatch
@@ -34,34 +34,36 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path / "users.json", monkeypatch, capsys)
+def users_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> UsersCli:
+    return UsersCli(tmp_path / "users.json", monkeypatch, capsys)
 
 
-def test_a_user_is_added_gets_a_new_password_and_is_removed(desk: Desk) -> None:
-    assert desk.run("add", "--user", "alice", stdin=f"{PASSWORD}\n") == (0, "alice: added\n", "")
-    first = read_users(desk.file).credentials["alice"]
-    assert all(credential.is_of(PASSWORD) for credential in first.values())
-    assert desk.run("add", "--user", "alice", stdin="another") == (0, "alice: has a new password\n", "")
-    assert read_users(desk.file).credentials["alice"]["SCRAM-SHA-512"].is_of("another")
-    assert desk.run("remove", "--user", "alice") == (0, "alice: removed\n", "")
-    assert not read_users(desk.file).credentials
-    code, out, errors = desk.run("remove", "--user", "alice")
+def test_a_user_is_added_gets_a_new_password_and_is_removed(users_cli: UsersCli) -> None:
+    assert users_cli.run("add", "--user", "alice", stdin=f"{PASSWORD}\n") == (0, "alice: added\n", "")
+    first = read_users(users_cli.file).credentials["alice"]
+    assert all(credential.matches(PASSWORD) for credential in first.values())
+    assert users_cli.run("add", "--user", "alice", stdin="another") == (0, "alice: has a new password\n", "")
+    assert read_users(users_cli.file).credentials["alice"]["SCRAM-SHA-512"].matches("another")
+    assert users_cli.run("remove", "--user", "alice") == (0, "alice: removed\n", "")
+    assert not read_users(users_cli.file).credentials
+    code, out, errors = users_cli.run("remove", "--user", "alice")
     assert (code, out) == (1, "") and "there is no user 'alice'" in errors
 
 
-def test_a_password_may_come_from_a_file(desk: Desk, tmp_path: Path) -> None:
+def test_a_password_may_come_from_a_file(users_cli: UsersCli, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(f"{PASSWORD}\r\nwhat follows is not read\n")
-    assert desk.run("add", "--user", "bob", "--password-file", str(secret), "--iterations", "5000")[0] == 0
-    credential = read_users(desk.file).credentials["bob"]["SCRAM-SHA-256"]
-    assert credential.is_of(PASSWORD) and credential.iterations == 5000
+    assert users_cli.run("add", "--user", "bob", "--password-file", str(secret), "--iterations", "5000")[0] == 0
+    credential = read_users(users_cli.file).credentials["bob"]["SCRAM-SHA-256"]
+    assert credential.matches(PASSWORD) and credential.iterations == 5000
 
 
-def test_rights_are_granted_shown_and_taken_back(desk: Desk) -> None:
-    desk.run("add", "--user", "alice", stdin=PASSWORD)
-    desk.run("add", "--user", "admin", "--super-user", stdin=PASSWORD)
-    granted = desk.run("grant", "--user", "alice", "--topic", "orders", "--group", "billing", "--operation", "read")
+def test_rights_are_granted_shown_and_taken_back(users_cli: UsersCli) -> None:
+    users_cli.run("add", "--user", "alice", stdin=PASSWORD)
+    users_cli.run("add", "--user", "admin", "--super-user", stdin=PASSWORD)
+    granted = users_cli.run(
+        "grant", "--user", "alice", "--topic", "orders", "--group", "billing", "--operation", "read"
+    )
     assert granted == (0, "User:alice may READ TOPIC orders\nUser:alice may READ GROUP billing\n", "")
     words = (
         "--user",
@@ -75,8 +77,8 @@ def test_rights_are_granted_shown_and_taken_back(desk: Desk) -> None:
         "192.0.2.7",
         "--deny",
     )
-    assert desk.run("grant", *words)[0] == 0
-    _, shown, _ = desk.run("list")
+    assert users_cli.run("grant", *words)[0] == 0
+    _, shown, _ = users_cli.run("list")
     assert [line.split() for line in shown.splitlines()] == [
         ["PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "HOST"],
         ["User:*", "DENY", "CREATE", "TOPIC", "tmp.…", "192.0.2.7"],
@@ -85,12 +87,14 @@ def test_rights_are_granted_shown_and_taken_back(desk: Desk) -> None:
         ["User:alice", "ALLOW", "READ", "GROUP", "billing", "*"],
         ["User:alice", "ALLOW", "READ", "TOPIC", "orders", "*"],
     ]
-    listed = json.loads(desk.run("list", "--json")[1])
+    listed = json.loads(users_cli.run("list", "--json")[1])
     assert {"principal": "User:admin", "super_user": True} in listed["users"]
     assert len(listed["acls"]) == 4
-    revoked = desk.run("revoke", "--user", "alice", "--topic", "orders", "--operation", "read")
-    assert revoked == (0, "not any more: User:alice may READ TOPIC orders\n", "")
-    left = {(acl.resource_type, acl.operation, acl.pattern_type, acl.permission) for acl in read_users(desk.file).acls}
+    revoked = users_cli.run("revoke", "--user", "alice", "--topic", "orders", "--operation", "read")
+    assert revoked == (0, "revoked: User:alice may READ TOPIC orders\n", "")
+    left = {
+        (acl.resource_type, acl.operation, acl.pattern_type, acl.permission) for acl in read_users(users_cli.file).acls
+    }
     assert left == {
         (ResourceType.GROUP, Operation.READ, PatternType.LITERAL, Permission.ALLOW),
         (ResourceType.TOPIC, Operation.WRITE, PatternType.PREFIXED, Permission.DENY),
@@ -105,13 +109,13 @@ def test_rights_are_granted_shown_and_taken_back(desk: Desk) -> None:
         (("add", "--user", "x", "--password-file", "nowhere"), 1, "cannot read the password in nowhere"),
         (("add", "--user", "x", "--iterations", "2000000"), 2, "which clients refuse"),
         (("grant", "--user", "nobody", "--topic", "t", "--operation", "read"), 1, "there is no user 'nobody'"),
-        (("grant", "--user", "alice", "--operation", "read"), 2, "say to whom"),
-        (("grant", "--topic", "t", "--operation", "read"), 2, "say to whom"),
+        (("grant", "--user", "alice", "--operation", "read"), 2, "give a user"),
+        (("grant", "--topic", "t", "--operation", "read"), 2, "give a user"),
         (("grant", "--user", "alice", "--topic", "t", "--operation", "fly"), 2, "'fly' is not an operation"),
         (
             ("grant", "--user", "alice", "--group", "g", "--operation", "write"),
             2,
-            "nothing that can be done to a group",
+            "is not an operation on a group",
         ),
         (("grant", "--principal", "CN=x", "--topic", "t", "--operation", "read"), 2, "is not a principal"),
         (
@@ -124,21 +128,21 @@ def test_rights_are_granted_shown_and_taken_back(desk: Desk) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
-    desk: Desk, words: tuple[str, ...], code: int, said: str
+    users_cli: UsersCli, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    desk.run("add", "--user", "alice", stdin=PASSWORD)
-    before = desk.file.read_text()
-    ended, out, errors = desk.run(*words, stdin=PASSWORD)
+    users_cli.run("add", "--user", "alice", stdin=PASSWORD)
+    before = users_cli.file.read_text()
+    ended, out, errors = users_cli.run(*words, stdin=PASSWORD)
     assert (ended, out, errors.count("\n")) == (code, "", 1), errors
     assert said in errors
-    assert desk.file.read_text() == before
+    assert users_cli.file.read_text() == before
 
 
-def test_an_empty_password_and_a_file_that_is_not_there(desk: Desk) -> None:
-    assert "the password is empty" in desk.run("add", "--user", "x", stdin="\n")[2]
-    assert not desk.file.exists()
+def test_an_empty_password_and_a_file_that_is_not_there(users_cli: UsersCli) -> None:
+    assert "the password is empty" in users_cli.run("add", "--user", "x", stdin="\n")[2]
+    assert not users_cli.file.exists()
     for words in (("list",), ("remove", "--user", "x")):
-        assert "cannot read the users file" in desk.run(*words)[2]
+        assert "cannot read the users file" in users_cli.run(*words)[2]
 
 
 def test_ctrl_d_at_the_prompt_is_one_sentence(

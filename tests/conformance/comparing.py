@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import ndiff
 
-from tests.conformance.intermission import Intermission
-from tests.conformance.scenario import Listed, Scenario, Theatre
-from tests.conformance.scene import Scene
+from tests.conformance.recorder import Recorder
+from tests.conformance.restart_barrier import RestartBarrier
+from tests.conformance.scenario import Environment, Listed, Scenario
 from tests.conformance.server import Server
 from tests.conformance.versions import Row
 
-MOST_BY_CHANCE = {Theatre.LASTING: 10, Theatre.MORTAL: 3, Theatre.FORGETFUL: 1}
-"""Differences in more rows than this are not played again: it would take too long."""
+MAX_RETRIES = {Environment.PERMANENT: 10, Environment.RESTARTED: 3, Environment.SHORT_RETENTION: 1}
+"""Differences in more rows than this are not run again: it would take too long."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ServerPair:
     """Both servers."""
 
     kafka: Server
@@ -48,62 +48,64 @@ class Stage:
 
     def outcomes_of(self, scenarios: Iterable[Scenario]) -> dict[str, list[Outcome]]:
         """All scenarios at once, by their names."""
-        with ExitStack() as intermissions:
-            begun = {one.name: (one, self._begin(one, one.rows, intermissions)) for one in scenarios}
+        with ExitStack() as restart_barriers:
+            begun = {one.name: (one, self._begin(one, one.rows, restart_barriers)) for one in scenarios}
             first = {
-                name: [compare(one, row, *results(both)) for row, both in zip(one.rows, plays, strict=True)]
-                for name, (one, plays) in begun.items()
+                name: [compare(one, row, *results(both)) for row, both in zip(one.rows, runs, strict=True)]
+                for name, (one, runs) in begun.items()
             }
-        return {name: self._without_chance(outcomes) for name, outcomes in first.items()}
+        return {name: self._retry_differences(outcomes) for name, outcomes in first.items()}
 
     def _begin(
-        self, scenario: Scenario, rows: Sequence[Row], intermissions: ExitStack, suffix: str = ""
+        self, scenario: Scenario, rows: Sequence[Row], restart_barriers: ExitStack, suffix: str = ""
     ) -> list[list[Future[list[str]]]]:
-        """The plays of each row: on Kafka and on Holdfast."""
-        meetings: dict[Server, Intermission | None] = {self.kafka: None, self.holdfast: None}
-        if scenario.theatre is Theatre.MORTAL:
+        """The runs of each row: on Kafka and on Holdfast."""
+        meetings: dict[Server, RestartBarrier | None] = {self.kafka: None, self.holdfast: None}
+        if scenario.environment is Environment.RESTARTED:
             for server in meetings:
-                meetings[server] = intermissions.enter_context(Intermission(server.restart, len(rows)))
+                meetings[server] = restart_barriers.enter_context(RestartBarrier(server.restart, len(rows)))
         return [
             [
-                self.workers.submit(played, scenario, server, row, f"{scenario.name}-{row.number}{suffix}", meeting)
+                self.workers.submit(
+                    transcript_of, scenario, server, row, f"{scenario.name}-{row.number}{suffix}", meeting
+                )
                 for server, meeting in meetings.items()
             ]
             for row in rows
         ]
 
-    def _without_chance(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _retry_differences(self, outcomes: list[Outcome]) -> list[Outcome]:
         different = [outcome for outcome in outcomes if outcome.unlisted]
-        if different and len(different) > MOST_BY_CHANCE[different[0].scenario.theatre]:
+        if different and len(different) > MAX_RETRIES[different[0].scenario.environment]:
             return outcomes
-        return [self._once_more(outcome) if outcome.unlisted else outcome for outcome in outcomes]
+        return [self._retry(outcome) if outcome.unlisted else outcome for outcome in outcomes]
 
-    def _once_more(self, first: Outcome) -> Outcome:
-        """Time-outs of some 100 ms do not always hold while twenty plays share the machine: this one plays alone."""
-        with ExitStack() as intermissions:
-            (plays,) = self._begin(first.scenario, [first.row], intermissions, "-again")
-            outcome = compare(first.scenario, first.row, *results(plays))
+    def _retry(self, first: Outcome) -> Outcome:
+        """Timeouts of some 100 ms do not always hold while twenty runs share the machine: this one runs alone."""
+        with ExitStack() as restart_barriers:
+            (runs,) = self._begin(first.scenario, [first.row], restart_barriers, "-again")
+            outcome = compare(first.scenario, first.row, *results(runs))
         outcome.again = True
         return outcome
 
 
-def results(plays: Iterable[Future[list[str]]]) -> list[list[str]]:
-    return [play.result() for play in plays]
+def results(runs: Iterable[Future[list[str]]]) -> list[list[str]]:
+    return [run.result() for run in runs]
 
 
-def played(
-    scenario: Scenario, server: Server, row: Row, group: str, intermission: Intermission | None = None
+def transcript_of(
+    scenario: Scenario, server: Server, row: Row, group: str, restart_barrier: RestartBarrier | None = None
 ) -> list[str]:
     try:
-        with Scene(server, row, group) as scene:
-            scene.transcript.counts_generations = scenario.after_deletions
-            scene.intermission = intermission
-            scenario.play(scene)
+        with Recorder(server, row, group) as recorder:
+            recorder.transcript.counts_generations = scenario.after_deletions
+            recorder.restart_barrier = restart_barrier
+            scenario.script(recorder)
     except BaseException:
-        if intermission is not None:
-            intermission.spoil()
+        if restart_barrier is not None:
+            restart_barrier.abort()
         raise
-    return [line.replace(group, "GROUP") for line in scene.transcript.lines]
+    return [line.replace(group, "GROUP") for line in recorder.transcript.lines]
 
 
 def compare(scenario: Scenario, row: Row, kafka: list[str], holdfast: list[str]) -> Outcome:

@@ -1,4 +1,4 @@
-"""The pairs of servers that plays are played on, and the one line that the run ends with."""
+"""The pairs of servers for the scenarios, and the summary line."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.conformance.comparing import Outcome, Stage
-from tests.conformance.scenario import SCENARIOS, Scenario, Theatre
-from tests.conformance.servers import FORGETFUL, MORTAL, SETTINGS, pair_of_servers
+from tests.conformance.comparing import Outcome, ServerPair
+from tests.conformance.scenario import SCENARIOS, Environment, Scenario
+from tests.conformance.servers import RESTARTED, SETTINGS, SHORT_RETENTION, pair_of_servers
 from tests.support.kafka_distribution import KafkaDistribution
 
 OUTCOMES = pytest.StashKey[list[Outcome]]()
 
 
 @pytest.fixture(scope="session")
-def stage(apache_kafka_distribution: KafkaDistribution) -> Iterator[Stage]:
-    with pair_of_servers(SETTINGS) as stage:
-        yield stage
+def server_pair(apache_kafka_distribution: KafkaDistribution) -> Iterator[ServerPair]:
+    with pair_of_servers(SETTINGS) as server_pair:
+        yield server_pair
 
 
 @pytest.fixture(scope="session")
-def mortal_stage(apache_kafka_distribution: KafkaDistribution) -> Iterator[Stage]:
-    with pair_of_servers(MORTAL) as stage:
-        yield stage
+def restarted_pair(apache_kafka_distribution: KafkaDistribution) -> Iterator[ServerPair]:
+    with pair_of_servers(RESTARTED) as server_pair:
+        yield server_pair
 
 
 @pytest.fixture(scope="session")
-def outcomes_of_the_forgetful(apache_kafka_distribution: KafkaDistribution) -> Mapping[str, list[Outcome]]:
-    scenarios = [scenario for scenario in SCENARIOS.values() if scenario.theatre is Theatre.FORGETFUL]
+def short_retention_outcomes(apache_kafka_distribution: KafkaDistribution) -> Mapping[str, list[Outcome]]:
+    scenarios = [scenario for scenario in SCENARIOS.values() if scenario.environment is Environment.SHORT_RETENTION]
     plays_at_once = sum(2 * len(scenario.rows) for scenario in scenarios)
-    with pair_of_servers(FORGETFUL, plays_at_once) as stage:
-        return stage.outcomes_of(scenarios)
+    with pair_of_servers(SHORT_RETENTION, plays_at_once) as server_pair:
+        return server_pair.outcomes_of(scenarios)
 
 
 @pytest.fixture
-def played(scenario: Scenario, request: pytest.FixtureRequest) -> list[Outcome]:
-    """The outcomes of the scenario in the theatre that it needs; only that one is opened."""
-    match scenario.theatre:
-        case Theatre.LASTING:
-            stage: Stage = request.getfixturevalue("stage")
-            return stage.outcomes(scenario)
-        case Theatre.MORTAL:
-            stage = request.getfixturevalue("mortal_stage")
-            return stage.outcomes(scenario)
-        case Theatre.FORGETFUL:
-            known: Mapping[str, list[Outcome]] = request.getfixturevalue("outcomes_of_the_forgetful")
+def scenario_outcomes(scenario: Scenario, request: pytest.FixtureRequest) -> list[Outcome]:
+    """The outcomes of the scenario in the environment that it needs; only that one is started."""
+    match scenario.environment:
+        case Environment.PERMANENT:
+            server_pair: ServerPair = request.getfixturevalue("server_pair")
+            return server_pair.outcomes(scenario)
+        case Environment.RESTARTED:
+            server_pair = request.getfixturevalue("restarted_pair")
+            return server_pair.outcomes(scenario)
+        case Environment.SHORT_RETENTION:
+            known: Mapping[str, list[Outcome]] = request.getfixturevalue("short_retention_outcomes")
             return known[scenario.name]
 
 
@@ -68,7 +68,7 @@ def summary(outcomes: list[Outcome]) -> str:
     equal = len(outcomes) - unlisted - listed
     numbers = sorted({difference.number for outcome in outcomes for difference in outcome.seen})
     return (
-        f"conformance: {len(names)} scenarios run in {len(outcomes)} plays, {equal} equal, "
+        f"conformance: {len(names)} scenarios run in {len(outcomes)} runs, {equal} equal, "
         f"{listed} listed differences {numbers}, unlisted = {unlisted} "
-        f"({sum(outcome.again for outcome in outcomes)} played twice)"
+        f"({sum(outcome.again for outcome in outcomes)} run twice)"
     )

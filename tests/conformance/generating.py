@@ -27,23 +27,23 @@ def generated(seed: int) -> Run:
         row = random.randint(oldest, 9) if mixed else only_row
         instance = random.choice(INSTANCES) if row >= STATIC and random.random() < static_share else None
         roles.append(Role(name, row, instance, random.choice(offers)))
-    return _Author(random, tuple(roles), hasty).writes(seed)
+    return _Generator(random, tuple(roles), hasty).generate(seed)
 
 
-class _Author:
+class _Generator:
     def __init__(self, random: Random, roles: tuple[Role, ...], hasty: bool) -> None:
         self._random = random
         self._roles = roles
         self._hasty = hasty
 
-    def writes(self, seed: int) -> Run:
+    def generate(self, seed: int) -> Run:
         steps: list[Step] = []
         for _ in range(self._random.randint(*BURSTS)):
             steps += self._burst()
         return Run(seed, self._roles, tuple(steps), self._hasty, self._random.randint(0, 9))
 
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
+    def _chance(self, probability: float) -> bool:
+        return self._random.random() < probability
 
     def _burst(self) -> list[Step]:
         writers = (self._round, self._joins, self._syncs, self._beat, self._leave, self._removal, self._commit)
@@ -70,8 +70,8 @@ class _Author:
     def _syncs(self) -> list[Step]:
         return self._ends([Step(Verb.SYNC, role.name, self._sync_said(role, 0.5), True) for role in self._some(0.4)])
 
-    def _some(self, share: float) -> list[Role]:
-        chosen = [role for role in self._roles if self._chance(share)] or [self._random.choice(self._roles)]
+    def _some(self, probability: float) -> list[Role]:
+        chosen = [role for role in self._roles if self._chance(probability)] or [self._random.choice(self._roles)]
         return self._random.sample(chosen, len(chosen))
 
     @staticmethod
@@ -122,35 +122,35 @@ class _Author:
 
     # -- what is said wrongly ------------------------------------------------------------------------------------------
 
-    def _join_said(self, role: Role, share: float) -> Said:
+    def _join_said(self, role: Role, probability: float) -> Said:
         said: Said = ()
-        if self._chance(share):
+        if self._chance(probability):
             said += (("offer", self._random.choice(("range", "range changed", "both", "both changed", "roundrobin"))),)
-        if self._chance(share / 8):
+        if self._chance(probability / 8):
             said += (("offer", "neither"),) if not said else ()
-        if self._chance(share / 4):
+        if self._chance(probability / 4):
             said += self._wrong_identity(role)
-        if self._chance(share / 12):
+        if self._chance(probability / 12):
             said += (("protocol_type", self._random.choice(("connect", ""))),)
-        if self._chance(share / 6):
+        if self._chance(probability / 6):
             said += (("short_session", True),)
-        if self._chance(share / 3):
+        if self._chance(probability / 3):
             said += (("no_detour", True),)
         return said
 
-    def _sync_said(self, role: Role, share: float) -> Said:
-        said = self._identity(role, share / 2) + self._generation(share / 2)
-        if self._chance(share / 3):
+    def _sync_said(self, role: Role, probability: float) -> Said:
+        said = self._identity(role, probability / 2) + self._generation(probability / 2)
+        if self._chance(probability / 3):
             said += (("plan", self._random.choice(("all", "none", "self", "others"))),)
-        if role.row >= NAMES_PROTOCOL and self._chance(share / 3):
+        if role.row >= NAMES_PROTOCOL and self._chance(probability / 3):
             said += ((self._random.choice(("protocol_name", "protocol_type")), self._random.choice(("connect", None))),)
         return said
 
-    def _generation(self, share: float) -> Said:
-        return (("generation", self._random.choice((-1, 1, None))),) if self._chance(share) else ()
+    def _generation(self, probability: float) -> Said:
+        return (("generation", self._random.choice((-1, 1, None))),) if self._chance(probability) else ()
 
-    def _identity(self, role: Role, share: float) -> Said:
-        return self._wrong_identity(role) if self._chance(share) else ()
+    def _identity(self, role: Role, probability: float) -> Said:
+        return self._wrong_identity(role) if self._chance(probability) else ()
 
     def _wrong_identity(self, role: Role) -> Said:
         ids = ("", NOBODY, *(f"@{other.name}" for other in self._roles if other is not role))

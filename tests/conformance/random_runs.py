@@ -2,7 +2,7 @@
 
     python -m tests.conformance.random_runs --minutes 10
 
-A seed whose run differs is played again, calmly and alone on its group, shrunk, and printed as a scenario.
+A seed whose run differs is repeated, calmly and alone on its group, shrunk, and printed as a scenario.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tests.conformance.generating import generated
-from tests.conformance.lockstep import Result, played
+from tests.conformance.paired_run import Result, run_paired
 from tests.conformance.server import Server
 from tests.conformance.servers import SETTINGS, pair_of_servers
 from tests.conformance.shrinking import as_scenario, shrunk
@@ -25,10 +25,10 @@ from tests.conformance.side import CALM, HASTE, Pace
 from tests.conformance.steps import Run
 
 AT_ONCE = 12
-"""Runs that are played side by side: most of the time each waits."""
+"""Runs at the same time: each waits most of the time."""
 TRIES_OF_CHANCE = 3
-MOST_SHRUNK = 3
-"""Of one session's differences; the others are told by their seeds."""
+MAX_SHRUNK = 3
+"""Of one session's differences; of the others only the seeds are printed."""
 WARMING_UP = 3
 """Runs that do not count: the first joins of a young Java process are slow."""
 RANDOM_SETTINGS = SETTINGS | {
@@ -65,12 +65,12 @@ class Tally:
         return (
             f"random runs: {self.runs} runs, {self.steps} steps, {self.equal} equal "
             f"({self.by_chance} until Kafka chose another leader), {listed} listed differences {{{numbers}}}, "
-            f"unlisted = {len(self.unlisted)} ({self.again} played twice)"
+            f"unlisted = {len(self.unlisted)} ({self.again} run twice)"
         )
 
 
 class RandomRuns:
-    """Two servers, on which any number of runs can be played at once."""
+    """Two servers, on which any number of runs can take place at once."""
 
     def __init__(self, kafka: Server, holdfast: Server, haste: Pace = HASTE, calm: Pace = CALM) -> None:
         self.kafka = kafka
@@ -81,9 +81,11 @@ class RandomRuns:
         self._numbers = itertools.count(1)
 
     def once(self, run: Run, pace: Pace | None = None) -> Result:
-        return played(run, self.kafka, self.holdfast, f"random-{run.seed}-{next(self._numbers)}", pace or self._haste)
+        return run_paired(
+            run, self.kafka, self.holdfast, f"random-{run.seed}-{next(self._numbers)}", pace or self._haste
+        )
 
-    def plays(self, run: Run) -> Result:
+    def run(self, run: Run) -> Result:
         """A difference must show again when there is more time for everything."""
         result = self._past_chance(run, self._haste)
         if not result.difference:
@@ -103,14 +105,14 @@ class RandomRuns:
         )
 
     def _past_chance(self, run: Run, pace: Pace) -> Result:
-        """Where Kafka's choice of a leader was not Holdfast's, the run is played again, to see what comes after."""
+        """Where Kafka's choice of a leader was not Holdfast's, the run is repeated, to see what comes after."""
         for _ in range(TRIES_OF_CHANCE):
             result = self.once(run, pace)
             if not result.by_chance:
                 break
         return result
 
-    def plays_all(self, runs: Iterable[Run], seconds: float) -> Tally:
+    def run_all(self, runs: Iterable[Run], seconds: float) -> Tally:
         """As many as this time allows, one after another on each of some threads."""
         deadline = time.monotonic() + seconds
         waiting = iter(runs)
@@ -118,14 +120,14 @@ class RandomRuns:
             under_way: set[Future[Result]] = set()
             while True:
                 while len(under_way) < AT_ONCE and time.monotonic() < deadline and (run := next(waiting, None)):
-                    under_way.add(pool.submit(self.plays, run))
+                    under_way.add(pool.submit(self.run, run))
                 if not under_way:
                     return self.tally
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 for future in done:
                     self.tally.add(future.result())
 
-    def shrinks(self, result: Result) -> Run:
+    def shrink(self, result: Result) -> Run:
         """What came after the difference goes first."""
         until_then = replace(result.run, steps=result.run.steps[: result.steps + 1])
         return shrunk(until_then if self.differs(until_then) else result.run, self.differs)
@@ -137,8 +139,8 @@ class RandomRuns:
 
 @contextmanager
 def beside_kafka() -> Iterator[RandomRuns]:
-    with pair_of_servers(RANDOM_SETTINGS) as stage:
-        both = RandomRuns(stage.kafka, stage.holdfast)
+    with pair_of_servers(RANDOM_SETTINGS) as server_pair:
+        both = RandomRuns(server_pair.kafka, server_pair.holdfast)
         for seed in range(WARMING_UP):
             both.once(generated(seed))
         yield both
@@ -152,13 +154,13 @@ def main() -> int:
     options = parser.parse_args()
     seeds = itertools.count(options.seed) if options.runs is None else range(options.seed, options.seed + options.runs)
     with beside_kafka() as both:
-        tally = both.plays_all(map(generated, seeds), options.minutes * 60)
+        tally = both.run_all(map(generated, seeds), options.minutes * 60)
         for result in tally.unlisted:
             print(f"seed {result.run.seed}:", *result.difference, sep="\n", flush=True)
         if tally.unlisted:
             print(f"{tally}; shrinking:", flush=True)
-        for result in tally.unlisted[:MOST_SHRUNK]:
-            print(both.scenario_of(both.shrinks(result)), flush=True)
+        for result in tally.unlisted[:MAX_SHRUNK]:
+            print(both.scenario_of(both.shrink(result)), flush=True)
     print(tally)
     return 1 if tally.unlisted else 0
 

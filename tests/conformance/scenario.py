@@ -1,4 +1,4 @@
-"""A scenario: a short play for some members, with the number of its behaviour and the versions it can be played in."""
+"""A scenario: a short script for some members, the behaviours that it shows and the versions that it runs in."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from tests.conformance.scene import Scene
+from tests.conformance.recorder import Recorder
 from tests.conformance.versions import ROWS, Row
 
 REST = "…"
-Play = Callable[[Scene], None]
+Script = Callable[[Recorder], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A difference that docs/differences.md lists: where Kafka's line says `kafka`, Holdfast's says `holdfast`.
 
-    Either a part of the line, whose rest is the same; or, with … for what is not told, the whole line.
+    Either a part of the line, whose rest is the same; or, with … for any text, the whole line.
     """
 
     number: int
@@ -31,32 +31,32 @@ class Listed:
         return self.kafka in kafka and kafka.replace(self.kafka, self.holdfast) == holdfast
 
 
-def _is_line(told: str, line: str) -> bool:
-    return re.fullmatch(".*".join(map(re.escape, told.split(REST))), line) is not None
+def _is_line(pattern: str, line: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split(REST))), line) is not None
 
 
-class Theatre(Enum):
-    """The pair of servers that a play needs."""
+class Environment(Enum):
+    """The pair of servers that a script needs."""
 
-    LASTING = auto()
+    PERMANENT = auto()
     """They are there for the whole run."""
-    MORTAL = auto()
-    """They are killed and started again in the middle of a play (see `servers`)."""
-    FORGETFUL = auto()
-    """They keep offsets for a minute only. All their plays are played at once, for each lasts as long as that."""
+    RESTARTED = auto()
+    """They are killed and started again in the middle of a script (see `servers`)."""
+    SHORT_RETENTION = auto()
+    """They keep offsets for a minute only. All their scenarios run at once, because each lasts as long as that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
     behaviours: tuple[int, ...]
-    """Numbers of section 6 of the group semantics; empty: found beside them."""
-    play: Play
+    """Keys of `behaviours.BEHAVIOURS`; empty: it shows another one."""
+    script: Script
     rows: tuple[Row, ...]
     listed: tuple[Listed, ...]
     after_deletions: bool
-    """Difference 22: generations are counted from the first one heard."""
-    theatre: Theatre = Theatre.LASTING
+    """Difference 22: generations are counted from the first one received."""
+    environment: Environment = Environment.PERMANENT
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -68,15 +68,15 @@ def scenario(
     until: int = 9,
     listed: Sequence[Listed] = (),
     after_deletions: bool = False,
-    theatre: Theatre = Theatre.LASTING,
-) -> Callable[[Play], Play]:
-    """Declare a play. `since` and `until` are rows of versions (see `versions`)."""
+    environment: Environment = Environment.PERMANENT,
+) -> Callable[[Script], Script]:
+    """Declare a script. `since` and `until` are rows of versions (see `versions`)."""
 
-    def declare(play: Play) -> Play:
-        name = play.__name__
+    def declare(script: Script) -> Script:
+        name = script.__name__
         assert name not in SCENARIOS, f"two scenarios are called {name}"
         rows = ROWS[since : until + 1]
-        SCENARIOS[name] = Scenario(name, behaviours, play, rows, tuple(listed), after_deletions, theatre)
-        return play
+        SCENARIOS[name] = Scenario(name, behaviours, script, rows, tuple(listed), after_deletions, environment)
+        return script
 
     return declare

@@ -1,4 +1,4 @@
-"""A server as the stage knows it."""
+"""A server as the server_pair knows it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Restart = Callable[[float, Mapping[str, str]], None]
 
 
 class Server:
-    """What the stage must know of a server before the play begins."""
+    """What must be known of a server before a run begins."""
 
     def __init__(self, address: tuple[str, int], topics: Mapping[str, bytes], restart: Restart) -> None:
         self.address = address
         self.topics = topics
-        """Name to id, of every topic that the plays speak of, those that do not exist included."""
+        """Name to id, of every topic that the runs name, those that do not exist included."""
         self.restart = restart

@@ -1,4 +1,4 @@
-"""The pairs of servers, ready for a play, and how one of them is killed and started again."""
+"""The pairs of servers, ready for a run, and how one of them is killed and started again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.metadata import MetadataRequest
 from tests.broker.wire_client import WireClient
-from tests.conformance.comparing import Stage
+from tests.conformance.comparing import ServerPair
 from tests.conformance.server import Restart, Server
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
@@ -24,9 +24,9 @@ SETTINGS = {
     # Never: a sweep deletes empty groups, and then Holdfast's new ones begin above them (difference 22).
     "offsets.retention.check.interval.ms": "86400000",
 }
-# Where the initial delay is not what a play is about, nobody need hurry.
-MORTAL = SETTINGS | {"group.initial.rebalance.delay.ms": "800"}
-FORGETFUL = MORTAL | {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
+# Where the initial delay is not what a run is about, nobody need hurry.
+RESTARTED = SETTINGS | {"group.initial.rebalance.delay.ms": "800"}
+SHORT_RETENTION = RESTARTED | {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "500"}
 # One partition of the offsets topic: Kafka then loads one, and the first group is not slower than the others.
 # A killed Kafka waits out its own session with the controller before it is admitted again.
 KAFKA_ONLY = {
@@ -39,7 +39,7 @@ TOPICS = {"orders": 3, "payments": 2}
 NO_SUCH_TOPIC = {"no-such-topic": bytes(range(16))}
 
 
-class MortalKafka(ApacheKafka):
+class RestartableKafka(ApacheKafka):
     def restart_killed(self, down_s: float, settings: Mapping[str, str]) -> None:
         """The settings hold until it is killed again."""
         self.kill()
@@ -52,7 +52,7 @@ class MortalKafka(ApacheKafka):
         await_coordinator(self.address)
 
 
-class MortalHoldfast(HoldfastBroker):
+class RestartableHoldfast(HoldfastBroker):
     def restart_killed(self, down_s: float, settings: Mapping[str, str]) -> None:
         """The settings hold until it is killed again."""
         self.kill()
@@ -65,15 +65,15 @@ class MortalHoldfast(HoldfastBroker):
 
 
 @contextmanager
-def pair_of_servers(settings: Mapping[str, str], plays_at_once: int = 20) -> Iterator[Stage]:
+def pair_of_servers(settings: Mapping[str, str], plays_at_once: int = 20) -> Iterator[ServerPair]:
     """Both with the same settings; they can be killed and started again."""
     # The workers first: a server that one of them restarted dies with it.
     with (
         ThreadPoolExecutor(plays_at_once) as workers,
-        MortalKafka({**KAFKA_ONLY, **settings}) as kafka,
-        MortalHoldfast(settings) as holdfast,
+        RestartableKafka({**KAFKA_ONLY, **settings}) as kafka,
+        RestartableHoldfast(settings) as holdfast,
     ):
-        yield Stage(
+        yield ServerPair(
             prepared(kafka.address, kafka.restart_killed), prepared(holdfast.address, holdfast.restart_killed), workers
         )
 

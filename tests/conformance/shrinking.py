@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tests.conformance.lockstep import Result
+from tests.conformance.paired_run import Result
 from tests.conformance.steps import Role, Run, Step
 from tests.conformance.versions import NEWEST
 
 Differs = Callable[[Run], bool]
-MOST_PLAYS = 400
+MAX_RUNS = 400
 """What is not small by then stays as it is."""
 
 
@@ -24,7 +24,7 @@ class _Shrinking:
     def __init__(self, run: Run, differs: Differs) -> None:
         self._run = run
         self._differs = differs
-        self._plays_left = MOST_PLAYS
+        self._runs_left = MAX_RUNS
         self._alike: set[Run] = set()
         """Tried before, in vain."""
 
@@ -38,9 +38,9 @@ class _Shrinking:
         return self._run
 
     def _takes(self, run: Run) -> bool:
-        if self._plays_left == 0 or run in self._alike:
+        if self._runs_left == 0 or run in self._alike:
             return False
-        self._plays_left -= 1
+        self._runs_left -= 1
         if self._differs(run):
             self._run = run
             return True
@@ -103,6 +103,6 @@ def _with_step(steps: tuple[Step, ...], number: int, step: Step) -> tuple[Step, 
 
 def as_scenario(run: Run, result: Result) -> str:
     """To be pasted under scenarios/, and given a name that says what it shows."""
-    told = textwrap.indent("\n".join(f"# {line}" for line in result.difference), "    ")
+    reported = textwrap.indent("\n".join(f"# {line}" for line in result.difference), "    ")
     body = textwrap.indent("\n".join(result.script), "    ")
-    return f"@scenario(since=NEWEST)\ndef found_by_seed_{run.seed}(scene: Scene) -> None:\n{told}\n{body}\n"
+    return f"@scenario(since=NEWEST)\ndef found_by_seed_{run.seed}(recorder: Recorder) -> None:\n{reported}\n{body}\n"

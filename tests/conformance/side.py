@@ -1,4 +1,4 @@
-"""One server's half of a random run: the players on their connections, and what they say, also as Python text."""
+"""One server's half of a random run: the participants on their connections, and what they say, also as Python text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.wire.apis.sync_group import SyncGroupRequestAssignment
 from holdfast.wire.message import Api
 from tests.broker.wire_client import WireClient
 from tests.conformance.member import Member
-from tests.conformance.scene import Scene, reconnect
+from tests.conformance.recorder import Recorder, reconnect
 from tests.conformance.server import Server
 from tests.conformance.steps import OFFERS, Role, Run, Step, Verb
 from tests.conformance.versions import ROWS
@@ -26,7 +26,7 @@ _IS_NOTE = re.compile(r"(\w+_\d+) = ")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long this play waits. The calm one is for a second look at what differed while much else was going on."""
+    """How long this run waits. The calm one is for a second look at what differed while much else was going on."""
 
     quiet_s: float = 0.04
     """Nothing more comes after this long without an answer."""
@@ -43,10 +43,10 @@ CALM = Pace(quiet_s=0.2, in_burst_s=0.06, rebalance_ms=2400, session_ms=900, sla
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """One answer to one player; none if the connection was closed."""
+class Received:
+    """One answer to one participant; none if the connection was closed."""
 
-    player: Player
+    participant: Participant
     request: Any
     answer: Any
 
@@ -55,14 +55,14 @@ class Heard:
         return self.request.API is JOIN_GROUP
 
 
-class Player(Member):
+class Participant(Member):
     """A member that collects its answers when they come, and knows what it still waits for."""
 
-    def __init__(self, scene: Scene, role: Role, run: Run, pace: Pace, suffix: str = "") -> None:
+    def __init__(self, recorder: Recorder, role: Role, run: Run, pace: Pace, suffix: str = "") -> None:
         name = role.name + suffix
         rebalance_ms = pace.rebalance_ms if run.hasty else LONG_MS
         super().__init__(
-            scene,
+            recorder,
             name,
             role.instance_id,
             protocols=OFFERS[role.offer],
@@ -74,8 +74,8 @@ class Player(Member):
         self.open_requests: list[Any] = []
         self.leads = False
         self.short_session_ms = pace.session_ms
-        self.is_mortal = False
-        """Its session is short: it ends when nothing of it is parked any more."""
+        self.may_expire = False
+        """Its session is short: it ends when nothing of it is pending any more."""
 
     @property
     def variable(self) -> str:
@@ -85,25 +85,25 @@ class Player(Member):
     def is_busy(self) -> bool:
         return bool(self.open_requests)
 
-    def says(self, message: Any, version: int | None = None) -> None:
+    def sends(self, message: Any, version: int | None = None) -> None:
         self.open_requests.append(message)
-        super().says(message, version)
+        super().sends(message, version)
 
-    def asks(self, message: Any, version: int | None = None) -> None:
+    def requests(self, message: Any, version: int | None = None) -> None:
         """The answer is collected with all others."""
-        self.says(message, version)
+        self.sends(message, version)
 
-    def collects(self) -> Heard:
+    def collects(self) -> Received:
         request = self.open_requests.pop(0)
         try:
-            answer = self.takes_answer()
+            answer = self.takes_response()
         except ConnectionError:
             self.renews_connection()
-            return Heard(self, request, None)
+            return Received(self, request, None)
         self._learn(request.API, answer)
         if request.API is JOIN_GROUP and answer.error_code in (0, 79):
-            self.is_mortal = request.session_timeout_ms == self.short_session_ms
-        return Heard(self, request, answer)
+            self.may_expire = request.session_timeout_ms == self.short_session_ms
+        return Received(self, request, answer)
 
     def _learn(self, api: Api, answer: Any) -> None:
         super()._learn(api, answer)
@@ -112,11 +112,11 @@ class Player(Member):
 
     def renews_connection(self) -> None:
         """Nothing that was asked on the old one is waited for any more."""
-        reconnect(self, self.scene.server.address)
+        reconnect(self, self.recorder.server.address)
         self.open_requests.clear()
-        self._asked.clear()
+        self._pending.clear()
 
-    def impersonates(self, other: Player) -> None:
+    def impersonates(self, other: Participant) -> None:
         self.member_id, self.generation, self.protocol = other.member_id, other.generation, other.protocol
         self.leads = other.leads
 
@@ -126,156 +126,166 @@ class Side:
         self.run = run
         self.pace = pace
         self.group = group
-        self.scene = Scene(server, ROWS[run.admin_row], group)
-        self.players = {role.name: Player(self.scene, role, run, pace) for role in run.roles}
+        self.recorder = Recorder(server, ROWS[run.admin_row], group)
+        self.participants = {role.name: Participant(self.recorder, role, run, pace) for role in run.roles}
         self.seen = DescribedGroup()
         self.script: list[str] = []
-        """The play as a scenario would write it."""
+        """The run as a scenario would write it."""
         self.ids: list[str] = []
-        """Every member id that was ever told."""
-        self._spares: dict[str, Player] = {}
-        self._looker = self.scene.enter(WireClient(server.address))
-        self._closer = Player(self.scene, Role("Z", 9), run, pace)
+        """Every member id that was ever reported."""
+        self._spares: dict[str, Participant] = {}
+        self._describer = self.recorder.enter(WireClient(server.address))
+        self._closer = Participant(self.recorder, Role("Z", 9), run, pace)
 
     @property
-    def everyone(self) -> list[Player]:
-        return [*self.players.values(), *self._spares.values(), self._closer]
+    def everyone(self) -> list[Participant]:
+        return [*self.participants.values(), *self._spares.values(), self._closer]
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def looks(self) -> str:
-        self.seen = self._looker.ask(DescribeGroupsRequest([self.group]), DESCRIBE_VERSION).groups[0]
-        return self.told(self.seen)
+    def describe(self) -> str:
+        self.seen = self._describer.ask(DescribeGroupsRequest([self.group]), DESCRIBE_VERSION).groups[0]
+        return self.described(self.seen)
 
-    def told(self, value: object) -> str:
-        return self.scene.transcript.rendered(value).replace(self.group, "GROUP")
+    def described(self, value: object) -> str:
+        return self.recorder.transcript.rendered(value).replace(self.group, "GROUP")
 
     @property
     def shown_ids(self) -> list[str]:
         """Of those in the group, in the order of their names."""
-        return sorted((member.member_id for member in self.seen.members), key=self.told)
+        return sorted((member.member_id for member in self.seen.members), key=self.described)
 
-    def learns(self, heard: Heard) -> None:
-        member_id = heard.answer.member_id if heard.is_join and heard.answer is not None else ""
-        if member_id and heard.answer.error_code in (0, 79) and member_id not in self.ids:
+    def learns(self, received: Received) -> None:
+        member_id = received.answer.member_id if received.is_join and received.answer is not None else ""
+        if member_id and received.answer.error_code in (0, 79) and member_id not in self.ids:
             self.ids.append(member_id)
-            self.script.append(f"{_noted(self.told(member_id))} = {heard.player.variable}.member_id")
+            self.script.append(f"{_noted(self.described(member_id))} = {received.participant.variable}.member_id")
 
     # -- saying --------------------------------------------------------------------------------------------------------
 
-    def performs(self, step: Step, *, may_be_short: bool) -> Player | None:
-        """Nobody performs what has neither a free connection nor a speaker."""
+    def performs(self, step: Step, *, may_be_short: bool) -> Participant | None:
+        """Nobody performs what has neither a free connection nor a sender."""
         if step.verb is Verb.FETCH:
-            self.script.append(f"scene.fetches_offsets({EVERYWHERE!r})")
-            self.scene.fetches_offsets(EVERYWHERE)
+            self.script.append(f"recorder.fetches_offsets({EVERYWHERE!r})")
+            self.recorder.fetches_offsets(EVERYWHERE)
             return None
         if step.verb is Verb.DESCRIBE:
-            self.script.append("scene.describes()")
-            self.scene.describes()
+            self.script.append("recorder.describes()")
+            self.recorder.describes()
             return None
-        player = self._speaker(step.who)
-        if player is None:
+        participant = self._speaker(step.who)
+        if participant is None:
             return None
         said = dict(step.said)
         if step.verb is Verb.JOIN:
-            self._joins(player, said, may_be_short)
+            self._joins(participant, said, may_be_short)
         elif step.verb is Verb.SYNC:
-            self._syncs(player, said)
+            self._syncs(participant, said)
         elif step.verb is Verb.LEAVE:
-            self._leaves(player, said)
+            self._leaves(participant, said)
         else:
-            self._speaks(player, step.verb, self._common(player, said))
-        return player
+            self._speaks(participant, step.verb, self._common(participant, said))
+        return participant
 
     def needs_id(self, step: Step) -> bool:
         """A dynamic newcomer is sent away first, with the id to come back with."""
         if step.verb is not Verb.JOIN or {"member_id", "group_instance_id", "no_detour"} & dict(step.said).keys():
             return False
-        player = self.players[step.who]
-        return player.row.hands_out_ids and player.instance_id is None and not player.member_id and not player.is_busy
+        participant = self.participants[step.who]
+        return (
+            participant.row.hands_out_ids
+            and participant.instance_id is None
+            and not participant.member_id
+            and not participant.is_busy
+        )
 
-    def closes(self) -> Player:
+    def closes(self) -> Participant:
         """Everybody is taken out, also those who never used their id."""
-        wanted = [*self.shown_ids, *(known for known in sorted(self.ids, key=self.told) if known not in self.shown_ids)]
+        wanted = [
+            *self.shown_ids,
+            *(known for known in sorted(self.ids, key=self.described) if known not in self.shown_ids),
+        ]
         self._says_leave(self._closer, [(member_id, None) for member_id in wanted])
         return self._closer
 
-    def _speaker(self, name: str) -> Player | None:
+    def _speaker(self, name: str) -> Participant | None:
         """The member itself; while it waits for an answer, somebody who has its identity."""
-        player = self.players[name]
-        if not player.is_busy:
-            return player
+        participant = self.participants[name]
+        if not participant.is_busy:
+            return participant
         if name not in self._spares:
-            self._spares[name] = Player(self.scene, player.role, self.run, self.pace, suffix="2")
+            self._spares[name] = Participant(self.recorder, participant.role, self.run, self.pace, suffix="2")
         spare = self._spares[name]
         if spare.is_busy:
             return None
-        spare.impersonates(player)
+        spare.impersonates(participant)
         fields = ("member_id", "generation", "protocol")
-        mine, theirs = (", ".join(f"{who.variable}.{field}" for field in fields) for who in (spare, player))
+        mine, theirs = (", ".join(f"{who.variable}.{field}" for field in fields) for who in (spare, participant))
         self.script.append(f"{mine} = {theirs}")
         return spare
 
-    def _joins(self, player: Player, said: dict[str, Any], may_be_short: bool) -> None:
+    def _joins(self, participant: Participant, said: dict[str, Any], may_be_short: bool) -> None:
         offer = said.pop("offer", None)
         is_short = said.pop("short_session", False) and may_be_short
         said.pop("no_detour", None)
-        wanted = self._common(player, said)
+        wanted = self._common(participant, said)
         if offer is not None:
             wanted["protocols"] = OFFERS[offer]
-        if is_short and not self._keeps_its_old_session(player, wanted):
+        if is_short and not self._keeps_its_old_session(participant, wanted):
             wanted["session_timeout_ms"] = self.pace.session_ms
-        self._speaks(player, Verb.JOIN, wanted)
+        self._speaks(participant, Verb.JOIN, wanted)
 
-    def _keeps_its_old_session(self, player: Player, wanted: dict[str, Any]) -> bool:
+    def _keeps_its_old_session(self, participant: Participant, wanted: dict[str, Any]) -> bool:
         """Difference 29: in Kafka the length of a session may change only where a join phase ends."""
-        member_id = wanted.get("member_id", player.member_id)
-        starts_static = not member_id and wanted.get("group_instance_id", player.instance_id) is not None
+        member_id = wanted.get("member_id", participant.member_id)
+        starts_static = not member_id and wanted.get("group_instance_id", participant.instance_id) is not None
         return starts_static or (member_id in self.shown_ids and self.seen.group_state != "PreparingRebalance")
 
-    def _syncs(self, player: Player, said: dict[str, Any]) -> None:
-        plan = said.pop("plan", "all" if player.leads else "none")
+    def _syncs(self, participant: Participant, said: dict[str, Any]) -> None:
+        plan = said.pop("plan", "all" if participant.leads else "none")
         assigned = {member_id: bytes([number]) for number, member_id in enumerate(self.shown_ids, start=1)}
         if plan == "none":
             assigned = {}
         elif plan != "all":
-            assigned = {who: what for who, what in assigned.items() if (who == player.member_id) == (plan == "self")}
-        wanted = self._common(player, said)
+            assigned = {
+                who: what for who, what in assigned.items() if (who == participant.member_id) == (plan == "self")
+            }
+        wanted = self._common(participant, said)
         if assigned:
             wanted["assignments"] = [SyncGroupRequestAssignment(who, what) for who, what in assigned.items()]
-        self._speaks(player, Verb.SYNC, wanted)
+        self._speaks(participant, Verb.SYNC, wanted)
 
-    def _leaves(self, player: Player, said: dict[str, Any]) -> None:
+    def _leaves(self, participant: Participant, said: dict[str, Any]) -> None:
         if "entries" in said:
-            self._says_leave(player, [(self._id(member_id), instance) for member_id, instance in said["entries"]])
+            self._says_leave(participant, [(self._id(member_id), instance) for member_id, instance in said["entries"]])
         else:
-            self._speaks(player, Verb.LEAVE, self._common(player, said))
+            self._speaks(participant, Verb.LEAVE, self._common(participant, said))
 
-    def _says_leave(self, player: Player, entries: list[tuple[str, str | None]]) -> None:
-        self._speaks(player, Verb.LEAVE, {"members": [MemberIdentity(*entry) for entry in entries]})
+    def _says_leave(self, participant: Participant, entries: list[tuple[str, str | None]]) -> None:
+        self._speaks(participant, Verb.LEAVE, {"members": [MemberIdentity(*entry) for entry in entries]})
 
-    def _common(self, player: Player, said: dict[str, Any]) -> dict[str, Any]:
+    def _common(self, participant: Participant, said: dict[str, Any]) -> dict[str, Any]:
         """Names become ids and generations."""
         wanted = dict(said)
         if "member_id" in wanted:
             wanted["member_id"] = self._id(wanted["member_id"])
         if "generation" in wanted:
             distance = wanted.pop("generation")
-            wanted["generation_id"] = -1 if distance is None else player.generation + distance
+            wanted["generation_id"] = -1 if distance is None else participant.generation + distance
         return wanted
 
-    def _id(self, told: str) -> str:
-        if told.startswith("@"):
-            return self.players[told[1:]].member_id
-        if told.startswith("#"):
+    def _id(self, result: str) -> str:
+        if result.startswith("@"):
+            return self.participants[result[1:]].member_id
+        if result.startswith("#"):
             # Those who do not know their id yet have no order that both servers share.
             shown = [member_id for member_id in self.shown_ids if member_id in self.ids]
-            return shown[int(told[1:])] if int(told[1:]) < len(shown) else "nobody"
-        return told
+            return shown[int(result[1:])] if int(result[1:]) < len(shown) else "nobody"
+        return result
 
-    def _speaks(self, player: Player, verb: Verb, wanted: dict[str, Any]) -> None:
+    def _speaks(self, participant: Participant, verb: Verb, wanted: dict[str, Any]) -> None:
         method = {
-            Verb.JOIN: "says_join",
+            Verb.JOIN: "sends_join_request",
             Verb.SYNC: "sends_sync",
             Verb.BEAT: "beats",
             Verb.LEAVE: "leaves",
@@ -289,19 +299,22 @@ class Side:
         positional = [wanted.pop(key) for key in ("offset", "topic") if key in wanted]
         arguments = [repr(value) for value in positional]
         arguments += [f"{key}={self._text(value)}" for key, value in wanted.items()]
-        self.script.append(f"{player.variable}.{method}({', '.join(arguments)})")
-        getattr(player, method)(*positional, **wanted)
+        self.script.append(f"{participant.variable}.{method}({', '.join(arguments)})")
+        getattr(participant, method)(*positional, **wanted)
 
     # -- as text -------------------------------------------------------------------------------------------------------
 
     def _text(self, value: object) -> str:
         if isinstance(value, str):
-            owner = next((player for player in self.players.values() if value and player.member_id == value), None)
+            owner = next(
+                (participant for participant in self.participants.values() if value and participant.member_id == value),
+                None,
+            )
             if owner is not None:
                 return f"{owner.variable}.member_id"
             if value in self.ids:
-                return _noted(self.told(value))
-            return repr("a stranger" if self.told(value) == "a stranger" else value)
+                return _noted(self.described(value))
+            return repr("an unknown member" if self.described(value) == "an unknown member" else value)
         if isinstance(value, list):
             return f"[{', '.join(self._text(element) for element in value)}]"
         if isinstance(value, MemberIdentity):
@@ -311,10 +324,14 @@ class Side:
         return repr(value)
 
     def scenario_lines(self) -> list[str]:
-        """What was played, without the notes of ids that nobody used."""
+        """What was run, without the notes of ids that nobody used."""
         used = [line for line in self.script if not _IS_NOTE.match(line)]
         text = "\n".join(used)
-        cast = [f"{player.variable} = {_cast(player)}" for player in self.everyone if f"{player.variable}." in text]
+        cast = [
+            f"{participant.variable} = {_participants(participant)}"
+            for participant in self.everyone
+            if f"{participant.variable}." in text
+        ]
         return cast + [
             line for line in self.script if (note := _IS_NOTE.match(line)) is None or re.search(rf"\b{note[1]}\b", text)
         ]
@@ -324,13 +341,14 @@ def _noted(name: str) -> str:
     return re.sub(r"\W.*", "", name.replace(".", "_", 1)).lower()
 
 
-def _cast(player: Player) -> str:
+def _participants(participant: Participant) -> str:
     """The constructor call with which a scenario has this member."""
-    instance = f", {player.instance_id!r}" if player.instance_id is not None else ""
+    instance = f", {participant.instance_id!r}" if participant.instance_id is not None else ""
     return (
-        f"Member(scene, {player.name!r}{instance}, protocols={tuple(player.protocols)!r}, "
-        f"session_ms={player.session_ms}, rebalance_ms={player.rebalance_ms}, row=ROWS[{player.role.row}])"
+        f"Member(recorder, {participant.name!r}{instance}, protocols={tuple(participant.protocols)!r}, "
+        f"session_ms={participant.session_ms}, rebalance_ms={participant.rebalance_ms}, "
+        f"row=ROWS[{participant.role.row}])"
     )
 
 
-__all__ = ["CALM", "HASTE", "Heard", "Pace", "Player", "Side"]
+__all__ = ["CALM", "HASTE", "Pace", "Participant", "Received", "Side"]

@@ -1,7 +1,7 @@
-"""A random run as data: who plays, and what each says in turn.
+"""A random run as data: who runs, and what each says in turn.
 
-Ids and generations cannot be known before the play. A step names them: `@B` is the id that B has by then, `#2` that of
-the third member whom DescribeGroups shows, a generation is a distance from the one that the speaker was told.
+Ids and generations cannot be known before the run. A step names them: `@B` is the id that B has by then, `#2` that of
+the third member whom DescribeGroups shows, a generation is a distance from the one that the sender got.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ OFFERS: dict[str, Protocols] = {
     "roundrobin": ROUND_ROBIN,
     "neither": (("nothing-in-common", b"\x09"),),
 }
-"""Whoever offers two protocols offers them in the same order: each server decides a tie of votes in its own way."""
+"""Any member that offers two protocols offers them in the same order: each server decides a tie of votes in its own
+way."""
 NOBODY = "nobody"
 Said = tuple[tuple[str, object], ...]
 
@@ -54,13 +55,13 @@ class Step:
     said: Said = ()
     """What differs from what a member would rightly say."""
     at_once: bool = False
-    """The next step follows before any time-out can end."""
+    """The next step follows before any timeout can end."""
 
     def without(self, key: str) -> Self:
         return replace(self, said=tuple(pair for pair in self.said if pair[0] != key))
 
     def named(self) -> set[str]:
-        """The roles that this step speaks of."""
+        """The roles that this step names."""
         refs = (part for _, value in self.said for part in _flat(value))
         return {self.who} | {ref[1:] for ref in refs if isinstance(ref, str) and ref.startswith("@")}
 
@@ -75,5 +76,5 @@ class Run:
     roles: tuple[Role, ...]
     steps: tuple[Step, ...]
     hasty: bool = False
-    """Rebalance time-outs are short, and each is awaited before the next burst of steps."""
+    """Rebalance timeouts are short, and each is awaited before the next burst of steps."""
     admin_row: int = 9

@@ -7,14 +7,14 @@ from tests.conformance.scenario import Listed, Scenario
 from tests.conformance.transcript import Transcript
 from tests.conformance.versions import ROWS
 
-ANSWER = "A hears Heartbeat: {error_code=27}"
-OTHER = "A hears Heartbeat: {error_code=0}"
-SILENCE = "A hears nothing"
+ANSWER = "A receives Heartbeat: {error_code=27}"
+OTHER = "A receives Heartbeat: {error_code=0}"
+SILENCE = "A receives nothing"
 MEMBER_ID = "cid-0b0ccd2a-2b71-4c3a-9d6e-1f2a3b4c5d6e"
 
 
 def scenario(*listed: Listed) -> Scenario:
-    return Scenario("any", (), lambda scene: None, ROWS, listed, after_deletions=False)
+    return Scenario("any", (), lambda recorder: None, ROWS, listed, after_deletions=False)
 
 
 def test_equal_transcripts_are_equal() -> None:
@@ -46,16 +46,16 @@ def test_listed_difference_does_not_excuse_another() -> None:
     assert compare(scenario(listed), ROWS[0], [ANSWER], [SILENCE]).unlisted
 
 
-def test_whole_lines_are_told_with_an_ellipsis() -> None:
-    listed = Listed(20, SILENCE, "A hears SyncGroup: {error_code=25, …")
+def test_whole_lines_are_listed_with_an_ellipsis() -> None:
+    listed = Listed(20, SILENCE, "A receives SyncGroup: {error_code=25, …")
 
-    assert not compare(scenario(listed), ROWS[0], [SILENCE], ["A hears SyncGroup: {error_code=25, x}"]).unlisted
-    assert compare(scenario(listed), ROWS[0], [SILENCE], ["A hears SyncGroup: {error_code=27, x}"]).unlisted
+    assert not compare(scenario(listed), ROWS[0], [SILENCE], ["A receives SyncGroup: {error_code=25, x}"]).unlisted
+    assert compare(scenario(listed), ROWS[0], [SILENCE], ["A receives SyncGroup: {error_code=27, x}"]).unlisted
 
 
-def test_member_ids_are_called_after_their_owners() -> None:
+def test_member_ids_are_named_after_their_members() -> None:
     transcript = Transcript(9092, {})
-    assert transcript.rendered(MEMBER_ID) == "a stranger"
+    assert transcript.rendered(MEMBER_ID) == "an unknown member"
 
     transcript.name_member(MEMBER_ID, "A", "cid")
 

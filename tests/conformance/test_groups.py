@@ -12,8 +12,9 @@ import tests.conformance.scenarios as _  # noqa: F401  # fills SCENARIOS
 from holdfast.wire.apis.api_versions import ApiVersionsRequest
 from holdfast.wire.apis.offset_delete import OFFSET_DELETE
 from tests.broker.wire_client import WireClient
-from tests.conformance.comparing import Outcome, Stage
-from tests.conformance.coverage import CATALOGUE, NOT_PLAYED, NOT_SHOWN
+from tests.conformance.behaviours import BEHAVIOURS
+from tests.conformance.comparing import Outcome, ServerPair
+from tests.conformance.coverage import NOT_COVERED, NOT_SHOWN
 from tests.conformance.scenario import SCENARIOS, Scenario
 from tests.conformance.server import Server
 from tests.conformance.versions import APIS, ROWS
@@ -24,32 +25,34 @@ FACTS = DOCS / "protocol.md"
 
 
 @pytest.mark.real
-@pytest.mark.timeout(600)  # the first of the forgetful plays waits for all of them
+@pytest.mark.timeout(600)  # the first scenario with a short retention waits for all of them
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_holdfast_answers_as_apache_kafka(played: list[Outcome], outcomes: list[Outcome], scenario: Scenario) -> None:
-    outcomes += played
+def test_holdfast_answers_as_apache_kafka(
+    scenario_outcomes: list[Outcome], outcomes: list[Outcome], scenario: Scenario
+) -> None:
+    outcomes += scenario_outcomes
 
-    different = [outcome for outcome in played if outcome.unlisted]
-    assert not different, told(different)
-    never_seen = set(scenario.listed) - {difference for outcome in played for difference in outcome.seen}
+    different = [outcome for outcome in scenario_outcomes if outcome.unlisted]
+    assert not different, described(different)
+    never_seen = set(scenario.listed) - {difference for outcome in scenario_outcomes for difference in outcome.seen}
     assert not never_seen, f"listed, but in no version seen: {never_seen}"
 
 
-def told(different: list[Outcome]) -> str:
+def described(different: list[Outcome]) -> str:
     """The last and newest in full: what differs in one version mostly differs the same way in the others."""
     rows = ", ".join(str(outcome.row.number) for outcome in different)
     return "\n".join([f"-Kafka +Holdfast, different in rows {rows}; {different[-1].title}:", *different[-1].unlisted])
 
 
 def test_every_difference_has_a_scenario_or_a_reason() -> None:
-    documented = {int(number) for number in re.findall(r"^(\d+)\. ", DIFFERENCES.read_text(), re.MULTILINE)}
+    documented = {int(number) for number in re.findall(r"^### (\d+)\. ", DIFFERENCES.read_text(), re.MULTILINE)}
     listed = {difference.number for scenario in SCENARIOS.values() for difference in scenario.listed}
 
     assert listed | NOT_SHOWN.keys() == documented
     assert not listed & NOT_SHOWN.keys()
 
 
-def test_plays_that_the_documents_name_are_there() -> None:
+def test_scenarios_named_in_the_docs_exist() -> None:
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+){2,})`", FACTS.read_text()))
 
     assert named, "the document names none"
@@ -57,29 +60,28 @@ def test_plays_that_the_documents_name_are_there() -> None:
 
 
 def test_every_behaviour_has_a_scenario_or_a_reason() -> None:
-    played = {number for scenario in SCENARIOS.values() for number in scenario.behaviours}
-    catalogue = {number for numbers in CATALOGUE.values() for number in numbers}
+    covered = {number for scenario in SCENARIOS.values() for number in scenario.behaviours}
 
-    assert played | NOT_PLAYED.keys() == catalogue
-    assert not played & NOT_PLAYED.keys()
+    assert covered | NOT_COVERED.keys() == BEHAVIOURS.keys()
+    assert not covered & NOT_COVERED.keys()
 
 
 @pytest.mark.real
-def test_every_version_that_both_speak_is_in_a_row(stage: Stage) -> None:
-    kafka, holdfast = spoken(stage.kafka), spoken(stage.holdfast)
+def test_every_version_that_both_speak_is_in_a_row(server_pair: ServerPair) -> None:
+    kafka, holdfast = covered(server_pair.kafka), covered(server_pair.holdfast)
 
     for api in (*APIS, OFFSET_DELETE):
         assert {row.of(api.key) for row in ROWS} == kafka[api.key] & holdfast[api.key], api.name
 
 
-def spoken(server: Server) -> dict[int, set[int]]:
+def covered(server: Server) -> dict[int, set[int]]:
     """API key to versions."""
     with WireClient(server.address) as client:
-        told = client.ask(ApiVersionsRequest("conformance", "1"), 3)
-    return {api.api_key: set(range(api.min_version, api.max_version + 1)) for api in told.api_keys}
+        versions = client.ask(ApiVersionsRequest("conformance", "1"), 3)
+    return {api.api_key: set(range(api.min_version, api.max_version + 1)) for api in versions.api_keys}
 
 
 def test_rows_grow_with_each_other() -> None:
-    """Who speaks a younger JoinGroup speaks no older version of the others."""
+    """A row with a later JoinGroup has no earlier version of another API."""
     for older, younger in pairwise(ROWS):
         assert all(older.of(api.key) <= younger.of(api.key) for api in APIS)

@@ -9,29 +9,31 @@ from typing import Any
 
 import pytest
 
-from holdfast.coordinator import departures, rebalance
-from holdfast.coordinator.members import Member, Roster
+from holdfast.coordinator.classic import heartbeat as heartbeat_module
+from holdfast.coordinator.classic import leave_group, rebalance
+from holdfast.coordinator.classic.group import Group
+from holdfast.coordinator.classic.member import Member
 from holdfast.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.leave_group import MemberIdentity
 from holdfast.wire.apis.sync_group import SyncGroupRequestAssignment
 from holdfast.wire.error_codes import ErrorCode
 from tests.conformance import member as conformance_member
+from tests.conformance.faulty_broker import broker_in_this_process
 from tests.conformance.generating import generated
-from tests.conformance.known import CHANCE, by_chance, of_empty_id, of_text
-from tests.conformance.lockstep import Result
+from tests.conformance.known_differences import CHANCE, by_chance, of_empty_id, of_text
+from tests.conformance.paired_run import Result
 from tests.conformance.random_runs import RandomRuns, beside_kafka
-from tests.conformance.scene import Scene
+from tests.conformance.recorder import Recorder
 from tests.conformance.server import Server
 from tests.conformance.servers import SETTINGS, prepared
 from tests.conformance.shrinking import shrunk
-from tests.conformance.side import Heard, Pace
-from tests.conformance.spoilt_broker import broker_in_this_process
+from tests.conformance.side import Pace, Received
 from tests.conformance.steps import Role, Run, Step, Verb
 from tests.conformance.versions import ROWS
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_distribution import KafkaDistribution
 
-SHARE_S = 60
+TIME_LIMIT_S = 60
 FIRST_SEED = 20_000
 IMPATIENT, PATIENT = Pace(patience_s=0.3), Pace(quiet_s=0.08, in_burst_s=0.03, patience_s=0.7)
 """For two servers of the same speed."""
@@ -46,13 +48,13 @@ FEW = 6
 @pytest.mark.timeout(600)
 def test_random_runs_are_answered_as_by_apache_kafka(apache_kafka_distribution: KafkaDistribution) -> None:
     with beside_kafka() as both:
-        tally = both.plays_all(map(generated, count(FIRST_SEED)), SHARE_S)
+        tally = both.run_all(map(generated, count(FIRST_SEED)), TIME_LIMIT_S)
 
-        found = [both.scenario_of(both.shrinks(result)) for result in tally.unlisted[:1]]
+        found = [both.scenario_of(both.shrink(result)) for result in tally.unlisted[:1]]
 
     print(tally)
     assert not tally.unlisted, "\n".join([str(tally), *tally.unlisted[0].difference, *found])
-    assert tally.equal > tally.by_chance, f"hardly a run was played to its end: {tally}"
+    assert tally.equal > tally.by_chance, f"hardly a run was run to its end: {tally}"
 
 
 # -- the finder --------------------------------------------------------------------------------------------------------
@@ -74,19 +76,23 @@ def two_holdfasts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RandomRu
 
 
 def first_difference(both: RandomRuns, seeds: range) -> Result | None:
-    results = (both.plays(run) for run in map(generated, seeds) if not run.hasty)
+    results = (both.run(run) for run in map(generated, seeds) if not run.hasty)
     return next((result for result in results if result.difference), None)
 
 
 def transcript(server: Server, text: str, group: str) -> list[str]:
     """Of a scenario that is given as text."""
-    names: dict[str, Any] = {"scenario": lambda **_: lambda play: play}
+    names: dict[str, Any] = {"scenario": lambda **_: lambda script: script}
     words = {"MemberIdentity": MemberIdentity, "SyncGroupRequestAssignment": SyncGroupRequestAssignment}
-    exec(text, names | words | {"Member": conformance_member.Member, "Scene": Scene, "ROWS": ROWS, "NEWEST": 9}, names)
-    (play,) = [value for name, value in names.items() if name.startswith("found_by_seed")]
-    with Scene(server, ROWS[9], group) as scene:
-        play(scene)
-    return [line.replace(group, "GROUP") for line in scene.transcript.lines]
+    exec(
+        text,
+        names | words | {"Member": conformance_member.Member, "Recorder": Recorder, "ROWS": ROWS, "NEWEST": 9},
+        names,
+    )
+    (script,) = [value for name, value in names.items() if name.startswith("found_by_seed")]
+    with Recorder(server, ROWS[9], group) as recorder:
+        script(recorder)
+    return [line.replace(group, "GROUP") for line in recorder.transcript.lines]
 
 
 def test_sound_servers_are_alike(two_holdfasts: RandomRuns) -> None:
@@ -94,32 +100,33 @@ def test_sound_servers_are_alike(two_holdfasts: RandomRuns) -> None:
     assert first_difference(two_holdfasts, range(5, 9)) is None
 
 
-def identified_by_id_alone(roster: Roster, member_id: str, instance_id: str | None) -> Member | ErrorCode:
-    return roster.get(member_id) or ErrorCode.UNKNOWN_MEMBER_ID
+def identified_by_id_alone(_ctx: object, group: Group, member_id: str, *_: object) -> Member | ErrorCode:
+    return group.members.get(member_id) or ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_missing_fence_is_found_and_shrunk(two_holdfasts: RandomRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departures, "identify", identified_by_id_alone)
+    monkeypatch.setattr(heartbeat_module, "validate_member", identified_by_id_alone)
+    monkeypatch.setattr(leave_group, "validate_member", identified_by_id_alone)
 
     found = first_difference(two_holdfasts, range(6, 30))
 
     assert found is not None
-    small = two_holdfasts.shrinks(found)
+    small = two_holdfasts.shrink(found)
     assert len(small.steps) <= FEW, small
     assert small.steps[-1].verb in (Verb.BEAT, Verb.LEAVE), "the only two that the bug is in"
 
 
 @pytest.mark.real  # half a minute of silences that are waited for
-def test_silence_is_found_shrunk_and_told_as_a_scenario(
+def test_silence_is_found_shrunk_and_printed_as_a_scenario(
     two_holdfasts: RandomRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waits for the assignment is not told that there will be none."""
-    monkeypatch.setattr(rebalance, "release_syncs", lambda *_: None)
+    """Any member that waits for the assignment is not informed that there will be none."""
+    monkeypatch.setattr(rebalance, "fail_pending_syncs", lambda *_: None)
 
     found = first_difference(two_holdfasts, range(5, 30))
 
     assert found is not None
-    small = two_holdfasts.shrinks(found)
+    small = two_holdfasts.shrink(found)
     assert len(small.steps) <= FEW, small
     text = two_holdfasts.scenario_of(small)
     servers = (two_holdfasts.kafka, two_holdfasts.holdfast)
@@ -158,8 +165,8 @@ LONG_RUN = Run(
 
 def test_shrinking_leaves_what_is_needed_and_nothing_else() -> None:
     def differs(run: Run) -> bool:
-        spoken = [(step.verb, step.who) for step in run.steps]
-        return (Verb.JOIN, "B") in spoken and ("generation", 1) in [
+        sent = [(step.verb, step.who) for step in run.steps]
+        return (Verb.JOIN, "B") in sent and ("generation", 1) in [
             pair for step in run.steps if step.verb is Verb.SYNC for pair in step.said
         ]
 
@@ -185,14 +192,17 @@ def test_shrinking_keeps_a_run_of_which_all_is_needed() -> None:
 
 def test_another_leader_is_chance_only_if_the_old_one_is_gone() -> None:
     kafka = [
-        "A hears JoinGroup: {error_code=0, leader=A.1, members=[{member_id=A.1}]}",
-        "B hears: {error_code=0, leader=A.1, x}",
+        "A receives JoinGroup: {error_code=0, leader=A.1, members=[{member_id=A.1}]}",
+        "B receives: {error_code=0, leader=A.1, x}",
     ]
-    holdfast = ["A hears JoinGroup: {error_code=0, leader=B.1, members=[]}", "B hears: {error_code=0, leader=B.1, x}"]
+    holdfast = [
+        "A receives JoinGroup: {error_code=0, leader=B.1, members=[]}",
+        "B receives: {error_code=0, leader=B.1, x}",
+    ]
 
     assert by_chance("C.1", {"A.1", "B.1"}, kafka, holdfast) is CHANCE
     assert by_chance("A.1", {"A.1", "B.1"}, kafka, holdfast) is None, "the old leader is there"
-    assert by_chance("C.1", {"A.1", "B.1"}, kafka, [holdfast[0], "B hears: {error_code=0, leader=B.1, y}"]) is None
+    assert by_chance("C.1", {"A.1", "B.1"}, kafka, [holdfast[0], "B receives: {error_code=0, leader=B.1, y}"]) is None
 
 
 def test_forgotten_member_is_the_only_excuse_for_another_assignment() -> None:
@@ -201,9 +211,9 @@ def test_forgotten_member_is_the_only_excuse_for_another_assignment() -> None:
     assert of_text("assignment=x000000000000ffffffff}", "assignment=x}") is None
 
 
-def heartbeat(member_id: str, instance_id: str | None, code: int) -> Heard:
+def heartbeat(member_id: str, instance_id: str | None, code: int) -> Received:
     nobody: Any = None
-    return Heard(nobody, HeartbeatRequest("g", 1, member_id, instance_id), HeartbeatResponse(error_code=code))
+    return Received(nobody, HeartbeatRequest("g", 1, member_id, instance_id), HeartbeatResponse(error_code=code))
 
 
 def test_only_a_sender_without_a_member_id_may_be_unknown_instead_of_fenced() -> None:

@@ -1,4 +1,4 @@
-"""What was heard, in a form in which two servers can be compared.
+"""What was received, in a form in which two servers can be compared.
 
 Nothing is left out but what cannot be equal: a member id becomes the name of the member that it was given to (its
 prefix is checked here), the server's own port becomes PORT, topic ids become topic names, the throttle time is dropped.
@@ -27,7 +27,7 @@ _UNORDERED = {
 
 
 class Transcript:
-    """The lines of one play on one server."""
+    """The lines of one run on one server."""
 
     def __init__(self, port: int, topics: Mapping[bytes, str]) -> None:
         self.lines: list[str] = []
@@ -36,7 +36,7 @@ class Transcript:
         self._names: dict[str, str] = {}
         self._given: dict[str, int] = {}
         self.counts_generations = False
-        """Whether generations are told by their distance from the first one."""
+        """Whether generations are written as their distance from the first one."""
         self._first_generation: int | None = None
 
     def name_member(self, member_id: str, owner: str, prefix: str) -> None:
@@ -48,11 +48,11 @@ class Transcript:
         was = "" if made[1] == prefix else f" with prefix {made[1]!r} instead of {prefix!r}"
         self._names[member_id] = f"{owner}.{self._given[owner]}{was}"
 
-    def say(self, line: str) -> None:
+    def note(self, line: str) -> None:
         self.lines.append(line)
 
-    def heard(self, who: str, api: str, answer: object) -> None:
-        self.say(f"{who} hears {api}: {self.rendered(answer)}")
+    def record(self, who: str, api: str, answer: object) -> None:
+        self.note(f"{who} receives {api}: {self.rendered(answer)}")
 
     def rendered(self, value: object, field: str = "") -> str:
         if dataclasses.is_dataclass(value):
@@ -60,7 +60,7 @@ class Transcript:
         if isinstance(value, list):
             return "[" + ", ".join(self.rendered(element) for element in value) + "]"
         if isinstance(value, str):
-            return self._names.get(value) or ("a stranger" if _MEMBER_ID.fullmatch(value) else repr(value))
+            return self._names.get(value) or ("an unknown member" if _MEMBER_ID.fullmatch(value) else repr(value))
         if isinstance(value, (bytes, bytearray, memoryview)):
             raw = bytes(value)
             return self._topics.get(raw, "no topic") if field == "topic_id" else f"x{raw.hex()}"

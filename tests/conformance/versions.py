@@ -1,4 +1,4 @@
-"""The rows of versions in which a scenario is played: each row is a client of one age, and each version is in a row.
+"""The rows of versions in which a scenario is run: each row is a client of one age, and each version is in a row.
 
 A row is known by its version of JoinGroup. The first with an instance id is 5, in every API that has one.
 """

@@ -94,7 +94,7 @@ def test_the_clients_examples_work_when_pasted(name: str, shop: HoldfastBroker) 
         for one in (name, STATIC_MEMBER)
     )
     if name == ADMIN:
-        run(static_member)  # whose seat it then gives up
+        run(static_member)  # whose membership it then gives up
 
     said = run(code)
 

@@ -1,8 +1,8 @@
 """Fuzzing for a while: `make fuzz MINUTES=10`, or
 
-    python -m tests.fuzz --minutes 10 --target lives   one target alone
-    python -m tests.fuzz --minutes 30 --keep           add what is worth keeping to the corpus, minimised
-    python -m tests.fuzz --seed                        begin the corpus anew, from our own encoders
+    python -m tests.fuzz --minutes 10 --target coordinator   one target alone
+    python -m tests.fuzz --minutes 30 --keep                 add what is worth keeping to the corpus, minimised
+    python -m tests.fuzz --seed                              begin the corpus again, from our own encoders
 
 Ends with one line for each target. An input that broke something is printed as a line for the corpus file, and the
 exit code is 1.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.fuzz import packed_corpus
 from tests.fuzz.campaign import fuzz
-from tests.fuzz.minimising import minimised
+from tests.fuzz.minimizing import minimised
 from tests.fuzz.targets import TARGETS, Target
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="for all targets together")
     parser.add_argument("--target", choices=sorted(TARGETS), action="append", help="only this one; may be repeated")
     parser.add_argument("--keep", action="store_true", help="write the minimised corpus back")
-    parser.add_argument("--seed", action="store_true", help="begin the corpus anew; named inputs stay")
+    parser.add_argument("--seed", action="store_true", help="start a new corpus; named inputs stay")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     targets = [TARGETS[name] for name in options.target or TARGETS]

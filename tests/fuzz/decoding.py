@@ -15,7 +15,7 @@ from typing import Any, Final
 from google_crc32c import value as crc32c
 
 import holdfast.wire.apis  # noqa: F401  # declares the APIs
-from holdfast.log.inspection import at_once, inspect
+from holdfast.log.inspection import inspect, run_to_completion
 from holdfast.log.record_spans import record_spans, with_records, without_records
 from holdfast.wire.batch import CRC_START, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, batches, parse_header, stamp
 from holdfast.wire.compression import decompress
@@ -143,7 +143,7 @@ def _batch(body: bytes) -> None:
     for batch in batches(bytearray(body)):
         unpacked = bytes(decompress(batch.header.codec, batch.data[HEADER_SIZE:], MAX_OUTPUT))
         with suppress(WireError):
-            at_once(inspect(unpacked, batch.header))
+            run_to_completion(inspect(unpacked, batch.header))
         stamp(batch.data, 7, 0, 1_000)
         header = parse_header(batch.data)
         spans = record_spans(unpacked, header)

@@ -1,4 +1,4 @@
-"""Changing inputs so that they stay inputs: a field of a message, a step of a life, and only sometimes a bare byte.
+"""Changing inputs so that they stay inputs: a field of a message, a step of a run, and only sometimes a bare byte.
 
 Bytes changed at random hardly ever get past a length; these mutations get behind it, and the bare ones before it.
 """
@@ -15,9 +15,9 @@ from holdfast.wire.errors import WireError
 from holdfast.wire.fields import specs_of
 from holdfast.wire.headers import decode_request_header, decode_response, encode_request, response_header
 from holdfast.wire.message import APIS, decode, encode
-from tests.fuzz import lives, plausible
+from tests.fuzz import coordinator_runs, plausible_messages
+from tests.fuzz.coordinator_runs import Act, Step
 from tests.fuzz.decoding import Kind
-from tests.fuzz.lives import Act, Step
 
 BareMutation = Callable[[bytes, int], bytes]
 """The fuzzer's own: (bytes, greatest size) -> bytes."""
@@ -25,14 +25,14 @@ BareMutation = Callable[[bytes, int], bytes]
 _RESPONSE: Final = Struct(">hh")
 _BATCH: Final = Struct(">qiibIhiqqqhii")
 FRAME_PREFIX: Final = 4
-BARE_SHARE: Final = 0.25
+BARE_FRACTION: Final = 0.25
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
 def request_frame(
-    message: Any, version: int, client_id: str | None = plausible.CLIENT_ID, correlation_id: int = 1
+    message: Any, version: int, client_id: str | None = plausible_messages.CLIENT_ID, correlation_id: int = 1
 ) -> bytes:
     """A frame without its length."""
     return encode_request(message, version, correlation_id, client_id)[FRAME_PREFIX:]
@@ -41,7 +41,7 @@ def request_frame(
 def made_up_request(apis: Any, rng: random.Random) -> bytes:
     api = rng.choice(apis)
     version = rng.randint(*api.versions)
-    return request_frame(plausible.message(api.request, version, rng), version)
+    return request_frame(plausible_messages.message(api.request, version, rng), version)
 
 
 def changed_request(frame: bytes, rng: random.Random) -> bytes:
@@ -53,7 +53,7 @@ def changed_request(frame: bytes, rng: random.Random) -> bytes:
     request = decode(api.request, version, frame, position)
     if rng.random() < 0.1:
         version = rng.randint(*api.versions)
-        request = plausible.message(api.request, version, rng)
+        request = plausible_messages.message(api.request, version, rng)
     else:
         change(request, version, rng)
     return request_frame(request, version, client_id, correlation_id)
@@ -78,7 +78,7 @@ def change(message: Any, version: int, rng: random.Random) -> None:
     if nested and rng.random() < 0.7:
         change(rng.choice(nested), version, rng)
     else:
-        setattr(message, name, plausible.field(name, spec, version, rng))
+        setattr(message, name, plausible_messages.field(name, spec, version, rng))
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _varint(number: int) -> bytes:
 
 def mutate_decoding(data: bytes, max_size: int, seed: int, bare: BareMutation) -> bytes:
     rng = random.Random(seed)
-    if not data or rng.random() < BARE_SHARE:
+    if not data or rng.random() < BARE_FRACTION:
         return bare(data, max_size)
     kind, body = Kind(data[0] % len(Kind)), data[1:]
     try:
@@ -142,17 +142,17 @@ def mutate_decoding(data: bytes, max_size: int, seed: int, bare: BareMutation) -
     return bytes([kind]) + body[: max_size - 1]
 
 
-# -- inputs of `lives` -------------------------------------------------------------------------------------------------
+# -- inputs of `coordinator` -------------------------------------------------------------------------------------------
 
 
-def mutate_life(data: bytes, max_size: int, seed: int, bare: BareMutation) -> bytes:
+def mutate_run(data: bytes, max_size: int, seed: int, bare: BareMutation) -> bytes:
     rng = random.Random(seed)
-    steps = list(lives.parse(data))
-    if rng.random() < BARE_SHARE / 2:
+    steps = list(coordinator_runs.parse(data))
+    if rng.random() < BARE_FRACTION / 2:
         return bare(data, max_size)
     for _ in range(rng.choice((1, 1, 2, 3))):
         _change_steps(steps, rng, bare)
-    return lives.pack(steps)[:max_size]
+    return coordinator_runs.pack(steps)[:max_size]
 
 
 def _change_steps(steps: list[Step], rng: random.Random, bare: BareMutation) -> None:
@@ -176,12 +176,12 @@ def _change_steps(steps: list[Step], rng: random.Random, bare: BareMutation) -> 
 
 def _made_up_step(rng: random.Random) -> Step:
     act = rng.choice((Act.REQUEST,) * 6 + (Act.TIME,) * 3 + tuple(Act))
-    payload = made_up_request(lives.GROUP_APIS if rng.random() < 0.9 else lives.SERVED, rng)
+    payload = made_up_request(coordinator_runs.GROUP_APIS if rng.random() < 0.9 else coordinator_runs.SERVED, rng)
     if act is Act.REQUEST:
-        return Step(act, rng.randrange(lives.PEERS), payload)
+        return Step(act, rng.randrange(coordinator_runs.PEERS), payload)
     if act is Act.BYTES:
         framed = len(payload).to_bytes(FRAME_PREFIX) + payload
-        return Step(act, rng.randrange(lives.PEERS), (2 * framed)[: rng.randint(1, 2 * len(framed))])
+        return Step(act, rng.randrange(coordinator_runs.PEERS), (2 * framed)[: rng.randint(1, 2 * len(framed))])
     return Step(act, rng.randrange(256))
 
 

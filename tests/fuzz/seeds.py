@@ -1,4 +1,4 @@
-"""Where the corpus begins: messages and lives from our own encoders."""
+"""Where the corpus begins: messages and coordinator runs from our own encoders."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from holdfast.wire.group_records import (
 from holdfast.wire.headers import response_header
 from holdfast.wire.message import APIS, encode
 from holdfast.wire.records import Record, encode_batch
+from tests.fuzz.coordinator_runs import SERVED, Act, Step, pack
 from tests.fuzz.decoding import Kind
-from tests.fuzz.lives import SERVED, Act, Step, pack
 from tests.fuzz.mutation import request_frame
 from tests.support.wire_messages import random_message
 
@@ -139,10 +139,10 @@ def _compressed() -> list[bytes]:
     return found
 
 
-# -- lives -------------------------------------------------------------------------------------------------------------
+# -- coordinator runs --------------------------------------------------------------------------------------------------
 
 
-def for_lives() -> list[bytes]:
+def for_coordinator_runs() -> list[bytes]:
     return [
         pack(steps)
         for steps in (
@@ -157,7 +157,7 @@ def for_lives() -> list[bytes]:
     ]
 
 
-def _asks(message: Any, version: int, peer: int = 0) -> Step:
+def _requests(message: Any, version: int, peer: int = 0) -> Step:
     return Step(Act.REQUEST, peer, request_frame(message, version))
 
 
@@ -174,7 +174,7 @@ _TWO_DAYS: Final = 12
 def _join(peer: int, member_id: str = "", instance: str | None = None, version: int = 9) -> Step:
     offered = [JoinGroupRequestProtocol("range", encode_subscription(Subscription(["t"])))]
     request = JoinGroupRequest("g", 3_000, 1_500 if version else -1, member_id, instance, "consumer", offered)
-    return _asks(request, version, peer)
+    return _requests(request, version, peer)
 
 
 def _sync(
@@ -182,16 +182,16 @@ def _sync(
 ) -> Step:
     assigned = [SyncGroupRequestAssignment(member, b"share") for member in given]
     request = SyncGroupRequest("g", generation, member_id, instance, "consumer", "range", assigned)
-    return _asks(request, 5, peer)
+    return _requests(request, 5, peer)
 
 
 def _beat(peer: int, member_id: str, *, generation: int = 1, instance: str | None = None) -> Step:
-    return _asks(HeartbeatRequest("g", generation, member_id, instance), 4, peer)
+    return _requests(HeartbeatRequest("g", generation, member_id, instance), 4, peer)
 
 
 def _commit(peer: int, member_id: str = "", generation: int = -1) -> Step:
     topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 7)])]
-    return _asks(OffsetCommitRequest("g", generation, member_id, topics=topics), 9, peer)
+    return _requests(OffsetCommitRequest("g", generation, member_id, topics=topics), 9, peer)
 
 
 def _dynamic_pair() -> list[Step]:
@@ -207,7 +207,7 @@ def _dynamic_pair() -> list[Step]:
         _sync(0, "c-1", ("c-1", "c-2")),
         _beat(0, "c-1"),
         _commit(1, "c-2", 1),
-        _asks(LeaveGroupRequest("g", members=[MemberIdentity("c-2")]), 5, 1),
+        _requests(LeaveGroupRequest("g", members=[MemberIdentity("c-2")]), 5, 1),
         _beat(0, "c-1"),
         _join(0, "c-1"),
         _sync(0, "c-1", ("c-1",), generation=2),
@@ -223,13 +223,13 @@ def _static_pair() -> list[Step]:
         _time(_DELAY),
         _sync(0, "A-1", ("A-1", "B-2"), instance="A"),
         _sync(1, "B-2", instance="B"),
-        Step(Act.HANG_UP, 0),
+        Step(Act.DISCONNECT, 0),
         _join(2, instance="A"),
         _beat(0, "A-1", instance="A"),
         _beat(2, "A-3", instance="A"),
         Step(Act.TOPIC_GROWN, 0),
-        _asks(LeaveGroupRequest("g", members=[MemberIdentity("", "A"), MemberIdentity("", "B")]), 4, 3),
-        _asks(DeleteGroupsRequest(["g"]), 2, 3),
+        _requests(LeaveGroupRequest("g", members=[MemberIdentity("", "A"), MemberIdentity("", "B")]), 4, 3),
+        _requests(DeleteGroupsRequest(["g"]), 2, 3),
     ]
 
 
@@ -270,20 +270,27 @@ def _killed_in_sync() -> list[Step]:
         Step(Act.KILL, 0),
         _beat(0, "A-1", instance="A"),
         _commit(0, "A-1", 1),
-        _asks(DescribeGroupsRequest(["g"], True), 5),
+        _requests(DescribeGroupsRequest(["g"], True), 5),
         Step(Act.KILL, 1),
     ]
 
 
 def _offsets_without_members() -> list[Step]:
     everything = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])
-    return [_commit(0), _asks(everything, 9), Step(Act.SWEEP), _time(_TWO_DAYS), Step(Act.SWEEP), _asks(everything, 8)]
+    return [
+        _commit(0),
+        _requests(everything, 9),
+        Step(Act.SWEEP),
+        _time(_TWO_DAYS),
+        Step(Act.SWEEP),
+        _requests(everything, 8),
+    ]
 
 
 def _every_request() -> list[Step]:
     rng = random.Random("requests")
     return [
-        _asks(_small(api.request, api.versions[1], rng), api.versions[1], peer=number % 5)
+        _requests(_small(api.request, api.versions[1], rng), api.versions[1], peer=number % 5)
         for number, api in enumerate(SERVED)
     ]
 

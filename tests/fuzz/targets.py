@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.fuzz import decoding, lives, mutation, planted, seeds
+from tests.fuzz import coordinator_runs, decoding, mutation, planted_fault, seeds
 from tests.fuzz.mutation import BareMutation
-from tests.fuzz.pace_and_growth import Pace, check_growth, run_in_pace
+from tests.fuzz.stall_and_leak_checks import Pace, check_growth, run_in_pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +40,23 @@ DECODING: Final = Target(
     Pace(seconds=0.010, seconds_per_byte=10e-6),
     max_bytes=4_096,
 )
-LIVES: Final = Target(
-    "lives",
-    lives.run,
-    mutation.mutate_life,
-    seeds.for_lives,
-    lambda: lives.Life().live,
+COORDINATOR: Final = Target(
+    "coordinator",
+    coordinator_runs.run,
+    mutation.mutate_run,
+    seeds.for_coordinator_runs,
+    lambda: coordinator_runs.CoordinatorRun().execute,
     Pace(seconds=0.050, seconds_per_byte=20e-6),
     max_bytes=3_072,
 )
-TARGETS: Final = {target.name: target for target in (DECODING, LIVES)}
+TARGETS: Final = {target.name: target for target in (DECODING, COORDINATOR)}
 
 PLANTED: Final = Target(
     "planted",
-    planted.run,
+    planted_fault.run,
     lambda data, max_size, _seed, bare: bare(data, max_size),
     list,
-    lambda: planted.run,
+    lambda: planted_fault.run,
     DECODING.pace,
     max_bytes=64,
 )

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.groups import Ticket
-from holdfast.coordinator import departures, joining, sessions
+from holdfast.broker.groups.service import PendingReply
+from holdfast.coordinator.classic import commands, leave_group, session
+from holdfast.coordinator.classic.member import Protocol
 from holdfast.coordinator.coordinator import GroupCoordinator
-from holdfast.coordinator.effects import Append, Effects
-from holdfast.coordinator.members import Protocol
+from holdfast.coordinator.runtime.effects import Append, Effects
 from holdfast.wire.apis.heartbeat import HeartbeatResponse
-from tests.fuzz import packed_corpus, seeds, world
+from tests.fuzz import fuzzed_broker, packed_corpus, seeds
+from tests.fuzz.coordinator_runs import Act, CoordinatorRun, Step, pack, parse
 from tests.fuzz.decoding import Kind, run
-from tests.fuzz.lives import Act, Life, Step, pack, parse
-from tests.fuzz.minimising import minimised
-from tests.fuzz.pace_and_growth import Leak, Pace, Stall, check_growth, run_in_pace
-from tests.fuzz.targets import DECODING, LIVES
+from tests.fuzz.minimizing import minimised
+from tests.fuzz.stall_and_leak_checks import Leak, Pace, Stall, check_growth, run_in_pace
+from tests.fuzz.targets import COORDINATOR, DECODING
 
 PACE = Pace(seconds=0.005, seconds_per_byte=1e-6)
-A_PAIR = seeds.for_lives()[0]
-STATIC_PAIR = seeds.for_lives()[1]
-A_COMMIT = pack([next(parse(seeds.for_lives()[4]))])
+A_PAIR = seeds.for_coordinator_runs()[0]
+STATIC_PAIR = seeds.for_coordinator_runs()[1]
+A_COMMIT = pack([next(parse(seeds.for_coordinator_runs()[4]))])
 
 
 def spin(_data: bytes) -> None:
@@ -77,77 +77,77 @@ def test_a_cache_that_fills_is_no_leak() -> None:
     check_growth(lambda: kept.update({len(kept) % 3: bytes(200)}))
 
 
-def test_a_coordinator_that_remembers_who_is_gone_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
-    LIVES.check_growth(STATIC_PAIR)
+def test_a_coordinator_that_keeps_lost_members_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    COORDINATOR.check_growth(STATIC_PAIR)
     remembered: list[Any] = []
-    refresh = sessions.refresh
+    refresh = session.refresh
 
     def remember(ctx: Any, group: Any, member: Any, now_ms: int) -> None:
         remembered.append(member)
         refresh(ctx, group, member, now_ms)
 
-    monkeypatch.setattr(sessions, "refresh", remember)
+    monkeypatch.setattr(session, "refresh", remember)
 
     with pytest.raises(Leak, match="memory grows by"):
-        LIVES.check_growth(STATIC_PAIR)
+        COORDINATOR.check_growth(STATIC_PAIR)
 
 
 # -- what is left at the end -------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_nobody_expels_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departures, "expel_the_silent", lambda _ctx: None)
+def test_a_member_that_is_never_removed_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leave_group, "session_expired", lambda *_: None)
 
     with pytest.raises(AssertionError, match=r"immortal|still has members"):
-        Life().live(A_PAIR)
+        CoordinatorRun().execute(A_PAIR)
 
 
 def test_an_id_that_is_never_forgotten_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     a_join = pack([next(parse(A_PAIR))])
-    Life().live(a_join)
-    monkeypatch.setattr(joining.Join, "of", _with_endless_session)
+    CoordinatorRun().execute(a_join)
+    monkeypatch.setattr(commands.Join, "of", _with_endless_session)
 
     with pytest.raises(Leak, match="ids that were handed out"):
-        Life().live(a_join)
+        CoordinatorRun().execute(a_join)
 
 
-def _with_endless_session(request: Any, api_version: int, client: Any, ticket: object, fresh_id: str) -> Any:
+def _with_endless_session(request: Any, api_version: int, client: Any, handle: object, fresh_id: str) -> Any:
     request.session_timeout_ms = 1 << 60
-    return joining.Join(request, api_version, client, ticket, fresh_id, (Protocol("range", b""),))
+    return commands.Join(request, api_version, client, handle, fresh_id, (Protocol("range", b""),))
 
 
 def test_a_request_that_is_never_answered_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ticket, "answer", lambda _ticket, _response: None)
+    monkeypatch.setattr(PendingReply, "complete", lambda _handle, _response: None)
 
     with pytest.raises(Leak, match="parked for ever"):
-        Life().live(A_PAIR)
+        CoordinatorRun().execute(A_PAIR)
 
 
 def test_a_group_that_is_never_forgotten_is_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     append_done = GroupCoordinator.append_done
 
     def haunted(self: GroupCoordinator, append: Append, now_ms: int) -> Effects:
-        group = self._groups[append.group_id]
+        group = self._groups[append.group.id]
         effects = append_done(self, append, now_ms)
-        self._groups[append.group_id] = group
+        self._groups[append.group.id] = group
         return effects
 
     monkeypatch.setattr(GroupCoordinator, "append_done", haunted)
 
     with pytest.raises(Leak, match="groups left"):
-        Life().live(A_PAIR)
+        CoordinatorRun().execute(A_PAIR)
 
 
-def test_a_fact_that_stays_in_the_journal_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = world.MemoryJournal.append
+def test_a_record_that_stays_in_the_group_log_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = fuzzed_broker.MemoryGroupLog.append
 
-    def without_tombstones(self: Any, group_id: str, facts: Any, now_ms: int) -> Any:
-        return append(self, group_id, [(key, value) for key, value in facts if value is not None], now_ms)
+    def without_tombstones(self: Any, group_id: str, records: Any, now_ms: int) -> Any:
+        return append(self, group_id, [(key, value) for key, value in records if value is not None], now_ms)
 
-    monkeypatch.setattr(world.MemoryJournal, "append", without_tombstones)
+    monkeypatch.setattr(fuzzed_broker.MemoryGroupLog, "append", without_tombstones)
 
-    with pytest.raises(Leak, match="facts in the journal left"):
-        Life().live(A_COMMIT)
+    with pytest.raises(Leak, match="records in the group log left"):
+        CoordinatorRun().execute(A_COMMIT)
 
 
 # -- crashes -----------------------------------------------------------------------------------------------------------
@@ -172,26 +172,27 @@ def test_an_error_in_a_handler_is_a_finding_although_the_connection_survives_it(
     def broken(*_args: Any) -> None:
         raise KeyError("broken")
 
-    monkeypatch.setattr(GroupCoordinator, "heartbeat", broken)
+    monkeypatch.setattr(GroupCoordinator, "answer_heartbeat", broken)
 
     with pytest.raises(KeyError, match="broken"):
-        Life().live(A_PAIR)
+        CoordinatorRun().execute(A_PAIR)
 
 
 def test_a_reply_that_cannot_be_written_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unwritable(self: GroupCoordinator, _request: Any, _client: Any, ticket: object, now_ms: int) -> Any:
-        self._ctx.reply(ticket, HeartbeatResponse(error_code=1 << 20))
+    def unwritable(self: GroupCoordinator, _request: Any, _client: Any, handle: object, now_ms: int) -> Any:
+        self._ctx.reply(handle, HeartbeatResponse(error_code=1 << 20))
         return self._drain(now_ms)
 
+    monkeypatch.setattr(GroupCoordinator, "answer_heartbeat", lambda *_: None)
     monkeypatch.setattr(GroupCoordinator, "heartbeat", unwritable)
 
     with pytest.raises(AssertionError, match="a reply of Heartbeat v4 cannot be written"):
-        Life().live(A_PAIR)
+        CoordinatorRun().execute(A_PAIR)
 
 
 def test_a_malformed_request_only_ends_its_connection() -> None:
     cut_short = Step(Act.REQUEST, 0, next(parse(A_PAIR)).payload[:20])
-    Life().live(pack([cut_short, cut_short, *parse(A_PAIR)]))
+    CoordinatorRun().execute(pack([cut_short, cut_short, *parse(A_PAIR)]))
 
 
 # -- the corpus --------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from tests.fuzz import packed_corpus
+from tests.fuzz.coordinator_runs import Act, parse
 from tests.fuzz.decoding import Kind
-from tests.fuzz.lives import Act, parse
-from tests.fuzz.pace_and_growth import check_growth
-from tests.fuzz.targets import DECODING, LIVES, TARGETS, Target
+from tests.fuzz.stall_and_leak_checks import check_growth
+from tests.fuzz.targets import COORDINATOR, DECODING, TARGETS, Target
 
 MAX_FILE_BYTES = 250_000
 SOME = 12
@@ -59,7 +59,7 @@ def test_the_corpus_has_something_for_every_decoder() -> None:
 
 
 def test_the_corpus_has_every_kind_of_step() -> None:
-    acts = {step.act for data in packed_corpus.read(LIVES.name).values() for step in parse(data)}
+    acts = {step.act for data in packed_corpus.read(COORDINATOR.name).values() for step in parse(data)}
 
     assert acts == set(Act)
 

@@ -9,12 +9,12 @@ import pytest
 
 from holdfast.wire.fields import Spec, specs_of
 from holdfast.wire.message import Api, encode
-from tests.fuzz import plausible, seeds
-from tests.fuzz.lives import GROUP_APIS, Act, Step, pack, parse
+from tests.fuzz import plausible_messages, seeds
+from tests.fuzz.coordinator_runs import GROUP_APIS, Act, Step, pack, parse
+from tests.fuzz.fuzzed_broker import SETTINGS
 from tests.fuzz.mutation import request_frame
-from tests.fuzz.pace_and_growth import Pace, run_in_pace
-from tests.fuzz.targets import LIVES
-from tests.fuzz.world import SETTINGS
+from tests.fuzz.stall_and_leak_checks import Pace, run_in_pace
+from tests.fuzz.targets import COORDINATOR
 
 ROOM = int(SETTINGS["socket.request.max.bytes"]) - 1_000
 TWICE = 2
@@ -26,7 +26,7 @@ def large(api: Api, version: int, field_name: str, spec: Spec) -> Any:
     """A request that is nothing but this array, each element another one, as long as there is room."""
     rng = random.Random(f"{api.name} {field_name}")
     assert spec.element is not None
-    request = plausible.message(api.request, version, rng)
+    request = plausible_messages.message(api.request, version, rng)
     for name, other in specs_of(api.request):
         if other.kind == "array":
             setattr(request, name, [])
@@ -61,9 +61,9 @@ ARRAYS = [
 ]
 
 
-A_PAIR = list(parse(seeds.for_lives()[1]))
+A_PAIR = list(parse(seeds.for_coordinator_runs()[1]))
 JOINED = 4
-"""So many steps of the pair's life, and it waits for its leader A-1 to sync."""
+"""After so many steps, the pair waits for its leader A-1 to sync."""
 
 THE_LEADER = {
     "group_id": "g",
@@ -88,4 +88,4 @@ def test_a_large_request_keeps_the_pace(api: Api, name: str, spec: Spec) -> None
     assert len(frame) > ROOM // 2
     steps = [Step(Act.REQUEST, 2 + number, frame) for number in range(TWICE)]
 
-    run_in_pace(LIVES.run, pack([*A_PAIR[:JOINED], *steps, Step(Act.TIME, 6), *steps]), PACE)
+    run_in_pace(COORDINATOR.run, pack([*A_PAIR[:JOINED], *steps, Step(Act.TIME, 6), *steps]), PACE)

@@ -25,10 +25,10 @@ GROWTH_EVERY: Final = 2_000
 
 
 def _instrumented_target(name: str) -> Target:
-    with atheris.instrument_imports(include=["holdfast", "tests.fuzz.planted"]):
+    with atheris.instrument_imports(include=["holdfast", "tests.fuzz.planted_fault"]):
         if name == "decoding":
-            codegen: Any = importlib.import_module("holdfast.wire.codegen")
-            _count_in_decoders(codegen._Source)
+            codegen_source: Any = importlib.import_module("holdfast.wire.codegen_source")
+            _count_in_decoders(codegen_source.Source)
         targets: Any = importlib.import_module("tests.fuzz.targets")
     target: Target = {**targets.TARGETS, targets.PLANTED.name: targets.PLANTED}[name]
     return target

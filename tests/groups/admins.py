@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.structs import OffsetAndMetadata
 
-from tests.clients.client import DEADLINE_S
+from tests.client_compat.client import DEADLINE_S
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError
 
+from examples.demo.stop_signal import StopSignal
 from tests.groups.consumer_process import (
     POLL_S,
     config_from_arguments,
     next_offsets,
-    stop_on_sigterm,
-    tell,
-    tell_committed,
-    tell_consumed,
-    tell_partitions,
+    report,
+    report_committed,
+    report_consumed,
+    report_partitions,
 )
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
@@ -25,14 +25,14 @@ ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionA
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka does not type it
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        tell_partitions("partitions_revoked", revoked)
+        report_partitions("partitions_revoked", revoked)
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        tell_partitions("partitions_assigned", assigned)
+        report_partitions("partitions_assigned", assigned)
 
 
 async def main() -> None:
-    asked_to_stop = stop_on_sigterm()
+    asked_to_stop = StopSignal()
     config = config_from_arguments()
     consumer = AIOKafkaConsumer(
         bootstrap_servers=config.bootstrap,
@@ -48,27 +48,27 @@ async def main() -> None:
     )
     consumer.subscribe([config.topic], listener=Listener())
     await consumer.start()
-    tell("startup_complete")
+    report("startup_complete")
     try:
         while not asked_to_stop.is_set():
             await consume(consumer, await consumer.getmany(timeout_ms=round(POLL_S * 1000)))
     finally:
         await consumer.stop()
-    tell("shutdown_complete")
+    report("shutdown_complete")
 
 
 async def consume(consumer: AIOKafkaConsumer, polled: dict[TopicPartition, list[Any]]) -> None:
     seen = {(tp.topic, tp.partition): [record.offset for record in records] for tp, records in polled.items()}
     if not seen:
         return
-    tell_consumed(seen)
+    report_consumed(seen)
     offsets = next_offsets(seen)
     try:
         await consumer.commit({TopicPartition(*at): offset for at, offset in offsets.items()})
     except CommitFailedError as error:
-        tell_committed(offsets, error)
+        report_committed(offsets, error)
         return
-    tell_committed(offsets)
+    report_committed(offsets)
 
 
 if __name__ == "__main__":

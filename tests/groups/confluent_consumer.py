@@ -5,36 +5,36 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from examples.demo.stop_signal import StopSignal
 from tests.groups.consumer_process import (
     POLL_S,
     ConsumerConfig,
     config_from_arguments,
     next_offsets,
-    stop_on_sigterm,
-    tell,
-    tell_committed,
-    tell_consumed,
-    tell_partitions,
+    report,
+    report_committed,
+    report_consumed,
+    report_partitions,
 )
 
 
 def main() -> None:
-    asked_to_stop = stop_on_sigterm()
+    asked_to_stop = StopSignal()
     config = config_from_arguments()
     consumer = Consumer(settings(config))
     consumer.subscribe(
         [config.topic],
-        on_assign=lambda _, partitions: tell_partitions("partitions_assigned", partitions),
-        on_revoke=lambda _, partitions: tell_partitions("partitions_revoked", partitions),
-        on_lost=lambda _, partitions: tell_partitions("partitions_revoked", partitions),
+        on_assign=lambda _, partitions: report_partitions("partitions_assigned", partitions),
+        on_revoke=lambda _, partitions: report_partitions("partitions_revoked", partitions),
+        on_lost=lambda _, partitions: report_partitions("partitions_revoked", partitions),
     )
-    tell("startup_complete")
+    report("startup_complete")
     try:
         while not asked_to_stop.is_set():
             consume(consumer, consumer.consume(500, timeout=POLL_S))
     finally:
         consumer.close()
-    tell("shutdown_complete")
+    report("shutdown_complete")
 
 
 def settings(config: ConsumerConfig) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def settings(config: ConsumerConfig) -> dict[str, Any]:
     if config.instance_id is not None:
         found["group.instance.id"] = config.instance_id
     if config.group_protocol is not None:
-        # The newer protocol takes time-outs and assignor from the broker; librdkafka refuses them here.
+        # The newer protocol takes timeouts and assignor from the broker; librdkafka refuses them here.
         return found | {"group.protocol": config.group_protocol}
     return found | {
         "partition.assignment.strategy": config.assignor,
@@ -65,21 +65,21 @@ def consume(consumer: Consumer, messages: list[Message]) -> None:
         if error is not None:
             if error.code() == KafkaError._FATAL:
                 raise KafkaException(error)
-            tell("error", error=str(error))
+            report("error", error=str(error))
             continue
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         assert topic is not None and partition is not None and offset is not None
         seen[topic, partition].append(offset)
     if not seen:
         return
-    tell_consumed(seen)
+    report_consumed(seen)
     offsets = next_offsets(seen)
     try:
         consumer.commit(offsets=[TopicPartition(*at, offset) for at, offset in offsets.items()], asynchronous=False)
     except KafkaException as error:
-        tell_committed(offsets, error)
+        report_committed(offsets, error)
         return
-    tell_committed(offsets)
+    report_committed(offsets)
 
 
 if __name__ == "__main__":

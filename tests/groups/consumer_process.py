@@ -1,20 +1,18 @@
-"""What the Python consumers of these tests share: how they are told what to do, and how they tell what happened.
+"""What the Python consumers of these tests share: how they get their commands, and how they report events.
 
 They run as processes of their own, so that one can be killed, and print an event per line in the words of Kafka's own
 `VerifiableConsumer`, so that a test reads all clients the same way.
 """
 
 import json
-import signal
 import sys
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 POLL_S = 0.1
 ENDLESS_POLL_S = 600.0
-"""Longer than a test: no poll of kafka-python ends for want of time. One that does forgets the join that it is in
+"""Longer than a test: no poll of kafka-python ends because of its timeout. One that does forgets the join that it is in
 (3.0.12, `join_group_async`). If the join is done just then, the next poll joins again; where the member leads, that is
 one more rebalance for everybody. And if a leader joins because its topic has grown, and has shared it out but has no
 answer to its sync yet, then nothing reminds the next poll of the join (`need_rejoin`): on any broker it stays without
@@ -32,7 +30,7 @@ class ConsumerConfig:
     instance_id: str | None = None
     assignor: str = "range"
     session_timeout_ms: int = 45_000
-    """Outlasts the restart of a JVM on a busy machine: whoever is to be missed soon says so."""
+    """Outlasts the restart of a JVM on a busy machine: members that are to expire soon set a shorter one."""
     heartbeat_interval_ms: int = 200
     metadata_max_age_ms: int = 300_000
     group_protocol: str | None = None
@@ -49,33 +47,26 @@ def config_from_arguments() -> ConsumerConfig:
     return ConsumerConfig(**json.loads(sys.argv[1]))
 
 
-def stop_on_sigterm() -> threading.Event:
-    """Set when the process is asked to end."""
-    asked = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    return asked
-
-
-def tell(name: str, **fields: Any) -> None:
+def report(name: str, **fields: Any) -> None:
     print(json.dumps({"name": name} | fields), flush=True)
 
 
-def tell_partitions(name: str, partitions: Iterable[Any]) -> None:
+def report_partitions(name: str, partitions: Iterable[Any]) -> None:
     """`partitions_assigned` or `partitions_revoked`, with the partitions as the client gives them."""
-    tell(name, partitions=[{"topic": tp.topic, "partition": tp.partition} for tp in partitions])
+    report(name, partitions=[{"topic": tp.topic, "partition": tp.partition} for tp in partitions])
 
 
-def tell_consumed(offsets: Mapping[tuple[str, int], list[int]]) -> None:
+def report_consumed(offsets: Mapping[tuple[str, int], list[int]]) -> None:
     ranges = [
         {"topic": topic, "partition": partition, "count": len(seen), "minOffset": seen[0], "maxOffset": seen[-1]}
         for (topic, partition), seen in offsets.items()
     ]
-    tell("records_consumed", count=sum(map(len, offsets.values())), partitions=ranges)
+    report("records_consumed", count=sum(map(len, offsets.values())), partitions=ranges)
 
 
-def tell_committed(offsets: Mapping[tuple[str, int], int], error: Exception | None = None) -> None:
+def report_committed(offsets: Mapping[tuple[str, int], int], error: Exception | None = None) -> None:
     committed = [{"topic": topic, "partition": at, "offset": offset} for (topic, at), offset in offsets.items()]
-    tell("offsets_committed", offsets=committed, success=error is None, error=repr(error) if error else None)
+    report("offsets_committed", offsets=committed, success=error is None, error=repr(error) if error else None)
 
 
 def next_offsets(offsets: Mapping[tuple[str, int], list[int]]) -> dict[tuple[str, int], int]:

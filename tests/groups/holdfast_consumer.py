@@ -4,22 +4,22 @@ from collections import defaultdict
 
 from confluent_kafka import KafkaError, TopicPartition
 
+from examples.demo.stop_signal import StopSignal
 from holdfast import Consumer
 from holdfast.client.errors import HoldfastError
 from tests.groups.consumer_process import (
     POLL_S,
     config_from_arguments,
     next_offsets,
-    stop_on_sigterm,
-    tell,
-    tell_committed,
-    tell_consumed,
-    tell_partitions,
+    report,
+    report_committed,
+    report_consumed,
+    report_partitions,
 )
 
 
 def main() -> None:
-    asked_to_stop = stop_on_sigterm()
+    asked_to_stop = StopSignal()
     config = config_from_arguments()
     consumer = Consumer(
         {
@@ -37,17 +37,17 @@ def main() -> None:
     )
     consumer.subscribe(
         [config.topic],
-        on_assign=lambda _, partitions: tell_partitions("partitions_assigned", partitions),
-        on_revoke=lambda _, partitions: tell_partitions("partitions_revoked", partitions),
-        on_lost=lambda _, partitions: tell_partitions("partitions_revoked", partitions),
+        on_assign=lambda _, partitions: report_partitions("partitions_assigned", partitions),
+        on_revoke=lambda _, partitions: report_partitions("partitions_revoked", partitions),
+        on_lost=lambda _, partitions: report_partitions("partitions_revoked", partitions),
     )
-    tell("startup_complete")
+    report("startup_complete")
     try:
         while not asked_to_stop.is_set():
             consume(consumer)
     finally:
         consumer.close()
-    tell("shutdown_complete")
+    report("shutdown_complete")
 
 
 def consume(consumer: Consumer) -> None:
@@ -55,19 +55,19 @@ def consume(consumer: Consumer) -> None:
     for message in consumer.consume(500, timeout=POLL_S):
         error: KafkaError | None = message.error()
         if error is not None:
-            tell("error", error=str(error))
+            report("error", error=str(error))
             continue
         seen[message.topic(), message.partition()].append(message.offset())
     if not seen:
         return
-    tell_consumed(seen)
+    report_consumed(seen)
     offsets = next_offsets(seen)
     try:
         consumer.commit(offsets=[TopicPartition(*at, offset) for at, offset in offsets.items()], asynchronous=False)
     except HoldfastError as error:
-        tell_committed(offsets, error)
+        report_committed(offsets, error)
         return
-    tell_committed(offsets)
+    report_committed(offsets)
 
 
 if __name__ == "__main__":

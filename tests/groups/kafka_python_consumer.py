@@ -12,10 +12,10 @@ from kafka.errors import CommitFailedError, KafkaConnectionError
 from tests.groups.consumer_process import (
     config_from_arguments,
     next_offsets,
-    tell,
-    tell_committed,
-    tell_consumed,
-    tell_partitions,
+    report,
+    report_committed,
+    report_consumed,
+    report_partitions,
 )
 
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
@@ -23,10 +23,10 @@ ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionA
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python is not typed
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        tell_partitions("partitions_revoked", revoked)
+        report_partitions("partitions_revoked", revoked)
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        tell_partitions("partitions_assigned", assigned)
+        report_partitions("partitions_assigned", assigned)
 
 
 class AskedToStop(Exception):
@@ -34,7 +34,7 @@ class AskedToStop(Exception):
 
 
 class Stop:
-    """Only a poll is cut off: whatever is told or committed is done to the end."""
+    """Only a poll is cut off: reports and commits are completed."""
 
     def __init__(self) -> None:
         self._is_asked = False
@@ -76,7 +76,7 @@ def main() -> None:
         reconnect_backoff_max_ms=500,
     )
     consumer.subscribe([config.topic], listener=Listener())
-    tell("startup_complete")
+    report("startup_complete")
     try:
         while True:
             consume(consumer, stop.poll(consumer, round(config.poll_s * 1000)))
@@ -84,21 +84,21 @@ def main() -> None:
         pass
     finally:
         consumer.close(autocommit=False)
-    tell("shutdown_complete")
+    report("shutdown_complete")
 
 
 def consume(consumer: KafkaConsumer, polled: dict[TopicPartition, list[Any]]) -> None:
     seen = {(tp.topic, tp.partition): [record.offset for record in records] for tp, records in polled.items()}
     if not seen:
         return
-    tell_consumed(seen)
+    report_consumed(seen)
     offsets = next_offsets(seen)
     try:
         consumer.commit({TopicPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()})
     except CommitFailedError as error:
-        tell_committed(offsets, error)
+        report_committed(offsets, error)
         return
-    tell_committed(offsets)
+    report_committed(offsets)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class JavaConsumer:
         settings = {
             "heartbeat.interval.ms": config.heartbeat_interval_ms,
             "metadata.max.age.ms": config.metadata_max_age_ms,
-            # A leader that has lost its only broker would forget its topics, and join anew for that (KIP-899).
+            # A leader that has lost its only broker would forget its topics, and join again for that (KIP-899).
             "metadata.recovery.strategy": "none",
         }
         assignor = {"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor"}[config.assignor]
@@ -148,7 +148,7 @@ class Member:
 
     @property
     def assignments(self) -> int:
-        """How often it was told its share."""
+        """How often it got an assignment."""
         self._listen()
         return self._assignments
 
@@ -169,14 +169,14 @@ class Member:
         """None while it runs."""
         return self._process.poll()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Everything that it printed."""
         return self._output.read_text(errors="replace")
 
     def stop(self) -> None:
         """Ask it to close its consumer and end. A dynamic member leaves its group by that, a static one does not."""
         exit_code = end_child(self._process, signal.SIGTERM, STOP_PATIENCE_S)
-        assert exit_code in (0, 128 + signal.SIGTERM), f"{self.name} ended with exit code {exit_code}: {self.said()}"
+        assert exit_code in (0, 128 + signal.SIGTERM), f"{self.name} ended with exit code {exit_code}: {self.output()}"
 
     def kill(self) -> None:
         end_child(self._process, signal.SIGKILL, STOP_PATIENCE_S)
@@ -210,7 +210,7 @@ class Member:
                 self._assignments += 1
             case "partitions_revoked":
                 self._owned.difference_update(partitions)
-                # Some clients announce the nothing that they held before their first assignment.
+                # Some clients report an empty assignment before their first assignment.
                 self._revocations += 1 if partitions else 0
             case "records_consumed":
                 for entry in event["partitions"]:
@@ -229,19 +229,19 @@ StartMember = Callable[..., Member]
 
 
 def is_shared(members: Sequence[Member], partitions: int) -> bool:
-    """Every partition has exactly one owner, and every member has a share of its own size."""
-    shares = [member.owned for member in members]
-    held = sorted(partition for share in shares for partition in share)
-    sizes = [len(share) for share in shares]
+    """Every partition has exactly one owner, and every member has an assignment of its own size."""
+    assignments = [member.owned for member in members]
+    held = sorted(partition for assignment in assignments for partition in assignment)
+    sizes = [len(assignment) for assignment in assignments]
     return held == list(range(partitions)) and max(sizes) - min(sizes) <= 1
 
 
 def await_shared(members: Sequence[Member], partitions: int) -> list[set[int]]:
-    """The shares, by member, once they are fair."""
+    """The assignments, by member, once they are fair."""
 
     def look() -> bool:
         ended = [member for member in members if member.exit_code is not None]
-        assert not ended, f"{ended} should be in the group: {ended[0].said()[-2000:]}"
+        assert not ended, f"{ended} should be in the group: {ended[0].output()[-2000:]}"
         return is_shared(members, partitions)
 
     eventually(look, f"{partitions} partitions shared by {list(members)}")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from tests.clients.servers import Server
-from tests.groups.world import CLIENT, make_topic
+from tests.client_compat.servers import Server
+from tests.groups.topics import CLIENT, make_topic
 from tests.support.connect_worker import ConnectWorker, Task
 from tests.support.eventually import eventually
 

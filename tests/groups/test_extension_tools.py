@@ -1,14 +1,14 @@
-"""Tools that know nothing of Holdfast set its group configs, and show the groups that have announced members."""
+"""Tools that know nothing of Holdfast set its group configs, and show the groups that have registered members."""
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from tests.clients.servers import Server
-from tests.groups.extension_calls import announce, configs_of, configure, expected_of, extensions_of
+from tests.client_compat.servers import Server
+from tests.groups.extension_requests import configs_of, configure, expected_of, extensions_of, register
 from tests.groups.members import CONFLUENT, StartMember, await_shared
 from tests.groups.test_java_tools import groups_tool, table
-from tests.groups.world import PARTITIONS, make_topic
+from tests.groups.topics import PARTITIONS, make_topic
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import kafka_tool
 
@@ -41,7 +41,7 @@ def test_kafka_configs_sets_shows_and_takes_back(quick_holdfast: Server, group: 
 @pytest.mark.real
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("apache_kafka_distribution")
-def test_kafka_configs_is_told_what_is_wrong(quick_holdfast: Server, group: str) -> None:
+def test_kafka_configs_reports_what_is_wrong(quick_holdfast: Server, group: str) -> None:
     for wrong in ("target.group.size=-1", "target.group.size=many", "standby.takeover.ms=0"):
         with pytest.raises(RuntimeError) as refused:
             configs_tool(quick_holdfast, group, "--alter", "--add-config", wrong)
@@ -52,26 +52,26 @@ def test_kafka_configs_is_told_what_is_wrong(quick_holdfast: Server, group: str)
 @pytest.mark.real
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("apache_kafka_distribution")
-def test_the_groups_tool_describes_a_group_with_standbys_and_announced_members(
+def test_the_groups_tool_describes_a_group_with_standbys_and_registered_members(
     quick_holdfast: Server, start_member: StartMember, group: str, topic_name: str
 ) -> None:
-    # given two with a share, a standby, and somebody who is expected
+    # given two active members, a standby, and an expected member
     server = quick_holdfast
     make_topic(server, topic_name)
     configure(server, group, target_group_size=2)
     members = [start_member(CONFLUENT, server.bootstrap, instance_id=name) for name in ("a", "b")]
     await_shared(members, PARTITIONS)
     start_member(CONFLUENT, server.bootstrap, instance_id="standby")
-    eventually(lambda: extensions_of(server, group).waiting, "the standby waits")
-    announce(server, group, "late")
+    eventually(lambda: extensions_of(server, group).standbys, "the standby waits")
+    register(server, group, "late")
 
     # when
     members_shown = table(groups_tool(server, "--group", group, "--describe", "--members"))
     (state,) = table(groups_tool(server, "--group", group, "--describe", "--state"))
 
     # then
-    shares = {row["GROUP-INSTANCE-ID"]: int(row["#PARTITIONS"]) for row in members_shown}
-    assert shares == {"a": 2, "b": 2, "standby": 0}
+    assignments = {row["GROUP-INSTANCE-ID"]: int(row["#PARTITIONS"]) for row in members_shown}
+    assert assignments == {"a": 2, "b": 2, "standby": 0}
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "3")
     assert expected_of(server, group) == {"late"}
 

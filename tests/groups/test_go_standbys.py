@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.servers import Server
-from tests.groups.extension_calls import configure, extensions_of, kinds
+from tests.client_compat.servers import Server
+from tests.groups.extension_requests import configure, extensions_of, kinds
 from tests.groups.members import CONFLUENT, FRANZ_GO, KAFKA_GO, SARAMA, GroupClient, Member, StartMember, await_shared
-from tests.groups.world import CLIENT, PARTITIONS, await_committed, ledger, make_topic, produce
+from tests.groups.topics import CLIENT, PARTITIONS, await_committed, ledger, make_topic, produce
 from tests.support.eventually import eventually
 
 TAKEOVER_MS = 500
@@ -32,16 +32,16 @@ def start_group(
 
 
 def start_standby(start_member: StartMember, client: GroupClient, server: Server, group: str) -> Member:
-    standbys = len(extensions_of(server, group).waiting)
+    standbys = len(extensions_of(server, group).standbys)
     standby = start_member(client, server.bootstrap, metadata_max_age_ms=METADATA_MAX_AGE_MS)
-    eventually(lambda: len(extensions_of(server, group).waiting) == standbys + 1, f"{standby} waits")
-    eventually(lambda: standby.assignments, f"{standby} is told its share")
+    eventually(lambda: len(extensions_of(server, group).standbys) == standbys + 1, f"{standby} waits")
+    eventually(lambda: standby.assignments, f"{standby} gets its assignment")
     assert standby.owned == set()
     return standby
 
 
 def rebalances(events: list[dict[str, Any]]) -> list[str]:
-    return [event["cause"] for event in events if event["kind"] == "rebalance started"]
+    return [event["cause_code"] for event in events if event["kind"] == "rebalance started"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def rebalances(events: list[dict[str, Any]]) -> list[str]:
     ids=lambda client: client.name,
 )
 @pytest.mark.parametrize("loses", ["leader", "follower"])
-def test_a_standby_takes_the_place_of_a_lost_member(
+def test_a_standby_takes_over_from_a_lost_member(
     quick_holdfast: Server,
     start_member: StartMember,
     group: str,
@@ -63,23 +63,23 @@ def test_a_standby_takes_the_place_of_a_lost_member(
     server = quick_holdfast
     topic = make_topic(server, topic_name)
     members = start_group(start_member, server, group, target=2, active=[lost, lost])
-    heir = start_standby(start_member, standby, server, group)
+    successor = start_standby(start_member, standby, server, group)
     victim, survivor = members if loses == "leader" else members[::-1]
-    told, before, share = len(ledger(server, group)), survivor.revocations, victim.owned
+    reported, before, assignment = len(ledger(server, group)), survivor.revocations, victim.owned
 
     # when
     victim.kill()
 
-    # then the standby has its share, and the survivor has not noticed
-    eventually(lambda: heir.owned == share, f"{heir} has {share}")
+    # then the standby has its assignment, and the survivor has not noticed
+    eventually(lambda: successor.owned == assignment, f"{successor} has {assignment}")
     produce(server, topic, each=1)
     await_committed(server, group, topic, 1)
     assert survivor.revocations == before
-    assert kinds(ledger(server, group)[told:]) == ["member dropped", "member called", "standby took over"]
+    assert kinds(ledger(server, group)[reported:]) == ["member dropped", "rejoin requested", "standby took over"]
 
     # and a topic that grows is shared out
     CLIENT.grow_topic(server.bootstrap, topic, PARTITIONS + 2)
-    await_shared([heir, survivor], PARTITIONS + 2)
+    await_shared([successor, survivor], PARTITIONS + 2)
 
 
 @pytest.mark.parametrize("client", [KAFKA_GO, FRANZ_GO, SARAMA], ids=lambda client: client.name)
@@ -91,7 +91,7 @@ def test_a_larger_target_is_one_rebalance(
     topic = make_topic(server, topic_name)
     (member,) = start_group(start_member, server, group, target=1, active=[client])
     standby = start_standby(start_member, client, server, group)
-    told = len(ledger(server, group))
+    reported = len(ledger(server, group))
 
     # when
     configure(server, group, target_group_size=2)
@@ -100,4 +100,4 @@ def test_a_larger_target_is_one_rebalance(
     await_shared([member, standby], PARTITIONS)
     produce(server, topic, each=1)
     await_committed(server, group, topic, 1)
-    assert len(rebalances(ledger(server, group)[told:])) == 1
+    assert len(rebalances(ledger(server, group)[reported:])) == 1

@@ -7,11 +7,11 @@ from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 from kafka.errors import NoError, UnknownMemberIdError
 
-from tests.clients.errors import REFUSALS, error_code
-from tests.clients.servers import Server
+from tests.client_compat.errors import REFUSALS, error_code
+from tests.client_compat.servers import Server
 from tests.groups.admins import ConfluentAdmin, GroupAdmin, KafkaPythonAdmin
 from tests.groups.members import CONFLUENT, StartMember, await_consumed, await_shared
-from tests.groups.world import PARTITIONS, await_committed, make_topic, produce
+from tests.groups.topics import PARTITIONS, await_committed, make_topic, produce
 from tests.support.eventually import eventually
 
 UNKNOWN_MEMBER_ID = 25
@@ -32,7 +32,7 @@ def test_a_group_is_listed_and_described(
     # given a static and a dynamic member
     make_topic(server, topic_name)
     members = [start_member(CONFLUENT, server.bootstrap, instance_id=instance) for instance in ("one", None)]
-    shares = await_shared(members, PARTITIONS)
+    assignments = await_shared(members, PARTITIONS)
 
     # when
     eventually(lambda: admin.states(server.bootstrap).get(group) == "stable", "the group is listed as stable")
@@ -41,13 +41,13 @@ def test_a_group_is_listed_and_described(
     # then
     assert (described.state, described.assignor) == ("stable", "range")
     assert {(member.instance_id, member.partitions) for member in described.members} == {
-        ("one", frozenset(shares[0])),
-        (None, frozenset(shares[1])),
+        ("one", frozenset(assignments[0])),
+        (None, frozenset(assignments[1])),
     }
     assert {(member.client_id, member.host.lstrip("/")) for member in described.members} == {("rdkafka", "127.0.0.1")}
 
 
-def test_offsets_are_altered_when_nobody_is_in_the_group(
+def test_offsets_are_altered_when_the_group_is_empty(
     server: Server, admin: GroupAdmin, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     # given a group that has read everything
@@ -84,7 +84,7 @@ def test_offsets_are_made_for_a_group_that_never_was(
     await_consumed([member], {(partition, 2) for partition in range(PARTITIONS)})
 
 
-def test_a_group_is_deleted_when_nobody_is_in_it(
+def test_a_group_is_deleted_when_it_is_empty(
     server: Server, admin: GroupAdmin, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     # given

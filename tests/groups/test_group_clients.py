@@ -1,4 +1,4 @@
-"""Groups of one client at a time: shares, commits, departures, and the broker's own end.
+"""Groups of one client at a time: assignments, commits, departures, and the broker's own end.
 
 Python's clients run on both brokers, Go's on Holdfast.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.groups.conftest import REAL
 from tests.groups.consumer_process import POLL_S
 from tests.groups.members import (
@@ -21,7 +21,7 @@ from tests.groups.members import (
     await_consumed,
     await_shared,
 )
-from tests.groups.world import PARTITIONS, await_committed, make_topic, produce
+from tests.groups.topics import PARTITIONS, await_committed, make_topic, produce
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
 
@@ -122,7 +122,7 @@ def test_a_killed_member_loses_its_part_when_its_session_ends(
 
 @every_client_of_a_broker
 @pytest.mark.parametrize("end", [stop, kill])
-def test_members_keep_their_seats_over_the_brokers_end(
+def test_members_keep_their_assignments_while_the_broker_restarts(
     disposable_server: Server,
     client: GroupClient,
     start_member: StartMember,
@@ -137,7 +137,7 @@ def test_members_keep_their_seats_over_the_brokers_end(
     session_ms = STARTS_OVER_MS if client is KAFKA_GO else BROKER_DOWN_MS
     settings = {"session_timeout_ms": session_ms, "poll_s": POLL_S}
     members = [start_member(client, server.bootstrap, **settings) for _ in range(2)]
-    shares = await_shared(members, PARTITIONS)
+    assignments = await_shared(members, PARTITIONS)
     produce(server, topic, each=20)
     await_committed(server, group, topic, 20)
     revocations = [member.revocations for member in members]
@@ -154,16 +154,16 @@ def test_members_keep_their_seats_over_the_brokers_end(
         # Go's clients join again when their connection breaks. kafka-python does so at times, seen on Kafka; on
         # Holdfast it must not.
         return
-    assert [member.owned for member in members] == shares
+    assert [member.owned for member in members] == assignments
     assert [member.revocations for member in members] == revocations
     await_consumed(members, everything)
 
 
 @every_client
-def test_a_member_silent_for_longer_than_its_session_loses_its_seat(
+def test_a_member_silent_for_longer_than_its_session_is_removed(
     server: Server, client: GroupClient, start_member: StartMember, topic_name: str
 ) -> None:
-    """The control: seats are kept for as long as the session, not for ever."""
+    """The control: members are kept for as long as the session, not for ever."""
     make_topic(server, topic_name)
     awake, asleep = (
         start_member(client, server.bootstrap, session_timeout_ms=SHORT_SESSION_MS) for _ in range(2)

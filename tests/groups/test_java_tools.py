@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.groups.members import CONFLUENT, JAVA_OPTIONS, StartMember, await_shared
-from tests.groups.world import PARTITIONS, await_committed, committed, make_topic, produce
+from tests.groups.topics import PARTITIONS, await_committed, committed, make_topic, produce
 from tests.support.child_process import end_child, start_child
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import kafka_distribution, kafka_tool
@@ -41,7 +41,7 @@ def test_the_performance_tool_reads_everything_as_a_group(server: Server, group:
     await_committed(server, group, topic, 2_500)
 
 
-def test_the_console_consumer_goes_on_where_its_group_stopped(
+def test_the_console_consumer_continues_where_its_group_stopped(
     server: Server, group: str, topic_name: str, tmp_path: Path
 ) -> None:
     # given
@@ -114,14 +114,14 @@ def test_the_groups_tool_resets_offsets_and_deletes(
     assert group not in groups_tool(server, "--list").split()
 
 
-def test_the_console_consumers_of_one_group_share_a_topic(
+def test_the_console_consumers_of_one_group_divide_a_topic(
     server: Server, group: str, topic_name: str, tmp_path: Path
 ) -> None:
     topic = make_topic(server, topic_name)
     printed = [tmp_path / f"console-{number}.txt" for number in range(2)]
 
     with console(server, topic, group, printed[0]), console(server, topic, group, printed[1]):
-        eventually(lambda: shares_by_client(server, group) == [2, 2], "each of the two has two partitions")
+        eventually(lambda: partitions_by_client(server, group) == [2, 2], "each of the two has two partitions")
         produce(server, topic, each=25)
         await_committed(server, group, topic, 25)
 
@@ -141,7 +141,7 @@ def console(server: Server, topic: str, group: str, output: Path) -> Iterator[No
         end_child(process, signal.SIGTERM, patience_s=30)
 
 
-def shares_by_client(server: Server, group: str) -> list[int]:
+def partitions_by_client(server: Server, group: str) -> list[int]:
     rows = table(groups_tool(server, "--group", group, "--describe", "--members"))
     return [int(row["#PARTITIONS"]) for row in rows]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.groups.members import (
     AIOKAFKA,
     CONFLUENT,
@@ -14,14 +14,14 @@ from tests.groups.members import (
     await_consumed,
     await_shared,
 )
-from tests.groups.world import await_committed, make_topic, produce
+from tests.groups.topics import await_committed, make_topic, produce
 
 PYTHON_CLIENTS: list[GroupClient] = [CONFLUENT, KAFKA_PYTHON, AIOKAFKA]
 ALL_CLIENTS: list[GroupClient] = [JAVA, KAFKAJS, *PYTHON_CLIENTS]
 PARTITIONS = 10
 
 
-def share_and_consume(
+def assign_and_consume(
     server: Server,
     start_member: StartMember,
     clients: list[GroupClient],
@@ -44,7 +44,7 @@ def share_and_consume(
         assert {partition for partition, _ in member.consumed} == member.owned, member
     await_committed(server, group, topic, 20, PARTITIONS)
 
-    # and when they go one by one, the leader first, whoever is next leads on
+    # and when they go one by one, the leader first, the next one leads
     while len(members) > 1:
         members.pop(0).stop()
         await_shared(members, PARTITIONS)
@@ -55,7 +55,7 @@ def test_the_python_clients_in_one_group(
     server: Server, start_member: StartMember, group: str, topic_name: str, assignor: str
 ) -> None:
     make_topic(server, topic_name, PARTITIONS)
-    share_and_consume(server, start_member, PYTHON_CLIENTS, group, topic_name, assignor)
+    assign_and_consume(server, start_member, PYTHON_CLIENTS, group, topic_name, assignor)
 
 
 @pytest.mark.parametrize("first", range(3), ids=lambda index: f"{PYTHON_CLIENTS[index].name}-leads")
@@ -71,7 +71,7 @@ def test_static_members_of_three_clients_and_a_restart_of_each(
     for client in clients:
         members.append(start_member(client, server.bootstrap, instance_id=client.name))
         await_shared(members, PARTITIONS)
-    shares = [member.owned for member in members]
+    assignments = [member.owned for member in members]
     revocations = [member.revocations for member in members]
 
     # when each is restarted in turn
@@ -82,7 +82,7 @@ def test_static_members_of_three_clients_and_a_restart_of_each(
         await_shared(members, PARTITIONS)
 
         # then it has its own partitions again and nobody else has noticed
-        assert [member.owned for member in members] == shares
+        assert [member.owned for member in members] == assignments
         assert [member.revocations for member in members] == revocations
 
 
@@ -95,11 +95,11 @@ def test_all_clients_in_one_group(
 ) -> None:
     make_topic(server, topic_name, PARTITIONS)
     others = [client for client in ALL_CLIENTS if client is not leader]
-    share_and_consume(server, start_member, [leader, *others], group, topic_name)
+    assign_and_consume(server, start_member, [leader, *others], group, topic_name)
 
 
 @pytest.mark.real
 @pytest.mark.usefixtures("needs_kafkajs")
 def test_kafkajs_alone(server: Server, start_member: StartMember, group: str, topic_name: str) -> None:
     make_topic(server, topic_name, PARTITIONS)
-    share_and_consume(server, start_member, [KAFKAJS, KAFKAJS], group, topic_name)
+    assign_and_consume(server, start_member, [KAFKAJS, KAFKAJS], group, topic_name)

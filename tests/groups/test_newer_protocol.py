@@ -1,9 +1,10 @@
-"""Consumers with group.protocol=consumer (KIP-848): Holdfast assigns nothing by itself, and they are told at once."""
+"""Consumers with group.protocol=consumer (KIP-848): Holdfast assigns nothing by itself, and they are informed at
+once."""
 
 import pytest
 
 from tests.groups.members import CONFLUENT, JAVA, StartMember, await_shared
-from tests.groups.world import PARTITIONS, make_topic
+from tests.groups.topics import PARTITIONS, make_topic
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
@@ -20,7 +21,7 @@ def test_librdkafka_stops_with_an_error(
     member = start_member(CONFLUENT, quick_holdfast.bootstrap, group_protocol="consumer")
 
     eventually(lambda: member.exit_code, "the consumer gives up", within_s=SOON_S)
-    assert "API version not supported: ConsumerGroupHeartbeat" in member.said()
+    assert "API version not supported: ConsumerGroupHeartbeat" in member.output()
     assert_logged_once(quick_holdfast, group)
     # The control: the same consumer with the classic protocol is served.
     await_shared([start_member(CONFLUENT, quick_holdfast.bootstrap, group_protocol="classic")], PARTITIONS)
@@ -36,7 +37,7 @@ def test_java_stops_with_an_error(
     member = start_member(JAVA, quick_holdfast.bootstrap, group_protocol="consumer")
 
     eventually(lambda: member.exit_code is not None, "the consumer gives up", within_s=SOON_S)
-    assert "Set group.protocol=classic on the consumer configs" in member.said()
+    assert "Set group.protocol=classic on the consumer configs" in member.output()
     assert_logged_once(quick_holdfast, group)
 
 

@@ -11,9 +11,9 @@ from kafka.errors import NoError
 
 from holdfast.cli.main import main
 from tests.cli.test_docs import pattern_of
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.groups.members import CONFLUENT, Member, StartMember, await_shared
-from tests.groups.world import ledger, make_topic
+from tests.groups.topics import ledger, make_topic
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import REPOSITORY
 
@@ -44,14 +44,14 @@ def test_replace_a_host(server: Server, start_member: StartMember, group: str) -
     # given two static members
     old, other = (start(start_member, server, name) for name in ("orders-0", "orders-1"))
     await_shared([old, other], PARTITIONS)
-    share, before = old.owned, other.revocations
+    assignment, before = old.owned, other.revocations
 
     # when a new process comes with the old one's instance id, while that still runs
     new = start(start_member, server, "orders-0")
 
-    # then it takes the seat, the old one is told so for good, and the other notices nothing
-    eventually(lambda: new.owned == share, "the new process has the old one's partitions")
-    eventually(lambda: "fenced" in old.said().lower(), "the old process knows")
+    # then it replaces the member, the old one is fenced for good, and the other notices nothing
+    eventually(lambda: new.owned == assignment, "the new process has the old one's partitions")
+    eventually(lambda: "fenced" in old.output().lower(), "the old process knows")
     assert other.revocations == before
     assert "fenced" in kinds(server, group)
 
@@ -85,15 +85,15 @@ def test_upgrade_from_dynamic_to_static_and_downgrade_again(
         await_shared(members, PARTITIONS)
 
     # then from now on restarts are quiet
-    told = len(ledger(server, group))
+    reported = len(ledger(server, group))
     members[0].stop()
     members[0] = start(start_member, server, "orders-0")
     await_shared(members, PARTITIONS)
-    assert kinds(server, group)[told:] == ["static member rejoined"]
+    assert kinds(server, group)[reported:] == ["static member rejoined"]
 
-    # and when one goes back to being dynamic, its old seat is removed by hand rather than waited for
+    # and when one goes back to being dynamic, its old instance id is removed by hand rather than waited for
     members[0].stop()
-    remove_seats(server, group, "orders-0")
+    remove_members(server, group, "orders-0")
     members[0] = start(start_member, server, None)
     await_shared(members, PARTITIONS)
 
@@ -102,19 +102,19 @@ def test_scale_down_in_one_rebalance(server: Server, start_member: StartMember, 
     # given three static members with long sessions
     members = [start(start_member, server, f"orders-{index}") for index in range(3)]
     await_shared(members, PARTITIONS)
-    told = len(ledger(server, group))
+    reported = len(ledger(server, group))
 
     # when two of them are stopped
     for member in members[1:]:
         member.stop()
 
     # then nothing moves
-    assert kinds(server, group)[told:] == []
+    assert kinds(server, group)[reported:] == []
 
-    # until their seats are removed, both in one request
-    remove_seats(server, group, "orders-1", "orders-2")
+    # until they are removed, both in one request
+    remove_members(server, group, "orders-1", "orders-2")
     await_shared(members[:1], PARTITIONS)
-    assert kinds(server, group)[told:].count("rebalance started") == 1
+    assert kinds(server, group)[reported:].count("rebalance started") == 1
 
 
 HOST_IDS = ("host-1-a", "host-1-b", "host-10-a")
@@ -136,7 +136,7 @@ def test_take_a_host_out_with_all_its_members(
 
     # given a host with two members, and another whose name begins with the first one's
     members = host_members(start_member, server)
-    told = len(ledger(server, group))
+    reported = len(ledger(server, group))
 
     # when the ids are noted, as the page says
     run_example(note, server, group, capsys)
@@ -144,13 +144,13 @@ def test_take_a_host_out_with_all_its_members(
     # and the members of the host are stopped, nothing moves
     for member in members[:2]:
         member.stop()
-    assert kinds(server, group)[told:] == []
+    assert kinds(server, group)[reported:] == []
 
-    # then both seats are given up in one rebalance, and the other host has everything
+    # then both members are removed in one rebalance, and the other host has everything
     run_example(remove, server, group, capsys)
     await_shared(members[2:], PARTITIONS)
-    assert kinds(server, group)[told:].count("member left") == 2
-    assert kinds(server, group)[told:].count("rebalance started") == 1
+    assert kinds(server, group)[reported:].count("member left") == 2
+    assert kinds(server, group)[reported:].count("rebalance started") == 1
 
 
 def test_a_script_that_takes_a_host_out_leaves_a_member_that_came_back(
@@ -165,12 +165,12 @@ def test_a_script_that_takes_a_host_out_leaves_a_member_that_came_back(
         members[0] = start(start_member, server, HOST_IDS[0])
         await_shared([members[0]], PARTITIONS // 3)
 
-    # when the page's script runs, and one of the processes is started again before the seats are removed
+    # when the page's script runs, and one of the processes is started again before the members are removed
     stops = script.replace("# stop the processes here", "stop()")
     assert stops != script
     exec(as_here(stops, server, group), {"stop": stop_and_restart_one})
 
-    # then that one keeps its seat
+    # then that one stays in the group
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("host-1-a ") and "FENCED_INSTANCE_ID" in first
     assert second == "host-1-b removed"
@@ -206,7 +206,7 @@ def run_example(example: tuple[str, str], server: Server, group: str, capsys: py
     assert re.fullmatch(pattern_of(expected), capsys.readouterr().out.strip()), expected
 
 
-def remove_seats(server: Server, group: str, *instance_ids: str) -> None:
+def remove_members(server: Server, group: str, *instance_ids: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=server.bootstrap)
     try:
         removed = admin.remove_group_members(group, [MemberToRemove(group_instance_id=name) for name in instance_ids])

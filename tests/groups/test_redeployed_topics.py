@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from confluent_kafka import Consumer
 
-from tests.groups.world import ledger, make_topic, produce
+from holdfast.coordinator.events.causes import CauseCode
+from tests.groups.topics import ledger, make_topic, produce
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
@@ -38,7 +39,7 @@ class Deployed:
 
     @property
     def topics(self) -> set[str]:
-        """Of its share."""
+        """Of its assignment."""
         return {one.topic for one in self._consumer.assignment()}
 
     @contextmanager
@@ -82,12 +83,12 @@ def test_a_topic_that_a_redeployed_member_adds_is_read(
         # the control: the same topics
         follower.stop()
         again = deployed("b", topic_name)
-        polled_until(lambda: again.topics == {topic_name}, "its share again", leader, again)
+        polled_until(lambda: again.topics == {topic_name}, "its assignment again", leader, again)
         assert ledger(server, group)[-1]["generation"] == before
 
         again.stop()
         last = deployed("b", topic_name, added)
         polled_until(lambda: added in last.read, "a record of the topic that was added", leader, last)
 
-        causes = [event["cause"] for event in ledger(server, group) if event["kind"] == "rebalance started"]
-        assert "a static member restarted with other topics" in causes
+        causes = [event["cause_code"] for event in ledger(server, group) if event["kind"] == "rebalance started"]
+        assert CauseCode.STATIC_MEMBER_CHANGED_TOPICS in causes

@@ -1,6 +1,6 @@
-"""KIP-814: a static leader that restarts goes on leading and assigns nothing anew.
+"""KIP-814: a static leader that restarts goes on leading and assigns nothing.
 
-A client that is too old to be told so, or does not honour it (docs/decisions/0017), follows without knowing that it
+A client that is too old for that, or does not honour it (docs/decisions/0017), follows without knowing that it
 leads; then Holdfast watches the topics instead.
 """
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.clients.servers import Server
+from holdfast.coordinator.events.causes import CauseCode
+from tests.client_compat.servers import Server
 from tests.groups.conftest import REAL, available
 from tests.groups.members import CONFLUENT, FRANZ_GO, JAVA, SARAMA, GroupClient, Member, StartMember, await_shared
-from tests.groups.world import CLIENT, ledger, make_topic
+from tests.groups.topics import CLIENT, ledger, make_topic
 from tests.support.eventually import eventually
 
 INSTANCES = ("a", "b", "c")
@@ -29,7 +30,7 @@ def start_and_restart_leader(
     await_shared(list(members.values()), PARTITIONS)
     formed = ledger(server, group)
     leads = [event["instance_id"] for event in formed if event["kind"] == "generation formed"][-1]
-    shares = {instance: member.owned for instance, member in members.items()}
+    assignments = {instance: member.owned for instance, member in members.items()}
     before = {instance: member.revocations for instance, member in members.items() if instance != leads}
 
     # when
@@ -37,8 +38,8 @@ def start_and_restart_leader(
     members[leads] = start_member(client, server.bootstrap, instance_id=leads, **settings)
 
     # then
-    eventually(lambda: members[leads].owned == shares[leads], "the leader is back with its share")
-    assert {instance: member.owned for instance, member in members.items()} == shares
+    eventually(lambda: members[leads].owned == assignments[leads], "the leader is back with its assignment")
+    assert {instance: member.owned for instance, member in members.items()} == assignments
     assert {instance: members[instance].revocations for instance in before} == before
     return list(members.values()), members[leads], ledger(server, group)[len(formed) :]
 
@@ -46,18 +47,18 @@ def start_and_restart_leader(
 @pytest.mark.real
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("apache_kafka_distribution")
-def test_a_restarted_leader_goes_on_leading_without_assigning(
+def test_a_restarted_leader_still_leads_and_does_not_assign(
     quick_holdfast: Server, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     # given a group of the Java client, whose leader looks at its topics twice a second
     server = quick_holdfast
     make_topic(server, topic_name, PARTITIONS)
 
-    members, leader, told = start_and_restart_leader(server, JAVA, start_member, group, metadata_max_age_ms=500)
+    members, leader, reported = start_and_restart_leader(server, JAVA, start_member, group, metadata_max_age_ms=500)
 
     # then its return is all that happened: no generation was formed, nothing was assigned
-    assert [event["kind"] for event in told] == ["static member rejoined"]
-    assert told[0]["instance_id"] == leader.config.instance_id
+    assert [event["kind"] for event in reported] == ["static member rejoined"]
+    assert reported[0]["instance_id"] == leader.config.instance_id
 
     # and when the topic grows, it is the restarted leader that notices
     before = len(ledger(server, group))
@@ -84,7 +85,7 @@ def client(request: pytest.FixtureRequest) -> GroupClient:
     ],
     indirect=["client"],
 )
-def test_a_restarted_leader_that_is_not_told_has_its_topics_watched(
+def test_the_topics_of_a_restarted_leader_without_skip_assignment_are_watched(
     quick_holdfast: Server, client: GroupClient, assignor: str, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     """librdkafka speaks JoinGroup up to version 5; franz-go would compare the assignment with its own plan. Nobody
@@ -93,14 +94,14 @@ def test_a_restarted_leader_that_is_not_told_has_its_topics_watched(
     make_topic(server, topic_name, PARTITIONS)
     settings = {"assignor": assignor} | ({"metadata_max_age_ms": 2_000} if client is FRANZ_GO else {})
 
-    members, leader, told = start_and_restart_leader(server, client, start_member, group, **settings)
+    members, leader, reported = start_and_restart_leader(server, client, start_member, group, **settings)
 
-    assert [event["kind"] for event in told] == ["static member rejoined"]
-    assert told[0]["instance_id"] == leader.config.instance_id
+    assert [event["kind"] for event in reported] == ["static member rejoined"]
+    assert reported[0]["instance_id"] == leader.config.instance_id
 
     before = len(ledger(server, group))
     CLIENT.grow_topic(server.bootstrap, topic_name, MORE_PARTITIONS)
     await_shared(members, MORE_PARTITIONS)
     started = ledger(server, group)[before]
     assert started["kind"] == "rebalance started"
-    assert started["cause"] == f"topic {topic_name} grew and the leader does not know that it leads"
+    assert (started["cause_code"], started["cause_detail"]) == (CauseCode.TOPIC_GREW, topic_name)

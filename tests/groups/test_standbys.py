@@ -1,13 +1,14 @@
-"""Hot standbys are ordinary clients past `target.group.size`: they take the place of one who goes, unnoticed."""
+"""Hot standbys are ordinary clients past `target.group.size`: they take over from a lost member without a rebalance."""
 
 from typing import Any
 
 import pytest
 
+from holdfast.coordinator.events.causes import CauseCode
 from holdfast.wire.error_codes import ErrorCode
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.groups.conftest import REAL, available
-from tests.groups.extension_calls import commit_as, configure, extensions_of, instances_of, kinds
+from tests.groups.extension_requests import commit_as, configure, extensions_of, instances_of, kinds
 from tests.groups.members import (
     AIOKAFKA,
     CONFLUENT,
@@ -20,7 +21,7 @@ from tests.groups.members import (
     StartMember,
     await_shared,
 )
-from tests.groups.world import CLIENT, PARTITIONS, await_committed, ledger, make_topic, produce
+from tests.groups.topics import CLIENT, PARTITIONS, await_committed, ledger, make_topic, produce
 from tests.support.eventually import eventually
 
 ACTIVE = 2
@@ -28,7 +29,7 @@ TAKEOVER_MS = 500
 SHORT_SESSION_MS = 6_000
 """Of the one that goes; the others are to stay, however slow the machine is."""
 METADATA_MAX_AGE_MS = 1_000
-"""Whoever is made to share out a topic that has grown does it by what it knew of the topic last."""
+"""Any member that is made to assign a topic that has grown does it by what it knew of the topic last."""
 
 
 @pytest.fixture(
@@ -59,24 +60,26 @@ def start_active(
 
 
 def start_standby(start_member: StartMember, client: GroupClient, server: Server, group: str, name: str) -> Member:
-    """It is in the group, and was told that it has nothing."""
-    standbys = len(extensions_of(server, group).waiting)
+    """It is in the group, and was informed that it has nothing."""
+    standbys = len(extensions_of(server, group).standbys)
     settings = {"metadata_max_age_ms": METADATA_MAX_AGE_MS}
     standby = start_member(client, server.bootstrap, instance_id=name, **settings)
-    eventually(lambda: len(extensions_of(server, group).waiting) == standbys + 1, f"{standby} waits")
-    eventually(lambda: standby.assignments, f"{standby} is told its share")
+    eventually(lambda: len(extensions_of(server, group).standbys) == standbys + 1, f"{standby} waits")
+    eventually(lambda: standby.assignments, f"{standby} gets its assignment")
     assert standby.owned == set()
     return standby
 
 
-def await_heir(standbys: list[Member], share: set[int]) -> Member:
-    """Who of them has the share."""
-    (heir,) = eventually(lambda: [standby for standby in standbys if standby.owned == share], f"{share} is owned again")
-    return heir
+def await_takeover(standbys: list[Member], assignment: set[int]) -> Member:
+    """The standby that has the assignment."""
+    (standby,) = eventually(
+        lambda: [one for one in standbys if one.owned == assignment], f"{assignment} is owned again"
+    )
+    return standby
 
 
 @pytest.mark.timeout(180)
-def test_standbys_take_the_places_of_a_killed_follower_and_a_killed_leader(
+def test_standbys_take_over_from_a_killed_follower_and_a_killed_leader(
     quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     # given
@@ -84,39 +87,39 @@ def test_standbys_take_the_places_of_a_killed_follower_and_a_killed_leader(
     topic = make_topic(server, topic_name)
     leader, follower = start_active(start_member, client, server, group)
     standbys = [start_standby(start_member, client, server, group, name) for name in ("s1", "s2")]
-    told, generation = len(ledger(server, group)), extensions_of(server, group).generation_id
-    before, share = leader.revocations, follower.owned
+    reported, generation = len(ledger(server, group)), extensions_of(server, group).generation_id
+    before, assignment = leader.revocations, follower.owned
 
-    # when the follower is killed, then a standby has its share, and the leader has not noticed
+    # when the follower is killed, then a standby has its assignment, and the leader has not noticed
     follower.kill()
-    first = await_heir(standbys, share)
+    first = await_takeover(standbys, assignment)
     produce(server, topic, each=1)
     await_committed(server, group, topic, 1)
     assert leader.revocations == before
 
-    # when the leader is killed, then the other one has its share
+    # when the leader is killed, then the other one has its assignment
     (other,) = (standby for standby in standbys if standby is not first)
-    before, share = first.revocations, leader.owned
+    before, assignment = first.revocations, leader.owned
     leader.kill()
-    assert await_heir([other], share) is other
+    assert await_takeover([other], assignment) is other
     produce(server, topic, each=1, first=1)
     await_committed(server, group, topic, 2)
     assert first.revocations == before
 
     # and all of that was one generation
-    events = ledger(server, group)[told:]
+    events = ledger(server, group)[reported:]
     took_over = [event["instance_id"] for event in events if event["kind"] == "standby took over"]
     assert took_over == [first.config.instance_id, other.config.instance_id]
     assert "rebalance started" not in kinds(events)
     assert {event["generation"] for event in events} == {generation}
 
-    # and a topic that grows is shared out, although the one who was told to do that is dead
+    # and a topic that grows is assigned, although the one who was asked to do that is dead
     CLIENT.grow_topic(server.bootstrap, topic, PARTITIONS + 2)
     await_shared([first, other], PARTITIONS + 2)
 
 
 @pytest.mark.timeout(180)
-def test_without_a_standby_the_others_share_what_a_killed_member_had(
+def test_without_a_standby_the_partitions_of_a_killed_member_are_reassigned(
     quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     """The control: the same loss, which the survivor does notice, after the session."""
@@ -133,7 +136,7 @@ def test_without_a_standby_the_others_share_what_a_killed_member_had(
 
 
 @pytest.mark.timeout(180)
-def test_a_member_that_stands_still_is_replaced_when_its_session_ends_and_comes_back_as_a_standby(
+def test_a_suspended_member_is_replaced_at_session_end_and_returns_as_a_standby(
     quick_holdfast: Server, client: GroupClient, start_member: StartMember, group: str, topic_name: str
 ) -> None:
     # given
@@ -144,14 +147,15 @@ def test_a_member_that_stands_still_is_replaced_when_its_session_ends_and_comes_
     name = follower.config.instance_id
     assert name is not None
     member_id, generation = instances_of(server, group)[name], extensions_of(server, group).generation_id
-    told, before, share = len(ledger(server, group)), leader.revocations, follower.owned
+    reported, before, assignment = len(ledger(server, group)), leader.revocations, follower.owned
 
-    # when it stands still with its connection open, then the standby has its share, but not before the session's end
+    # when it stands still with its connection open, then the standby has its assignment, but not before the session's
+    # end
     follower.suspend()
-    await_heir([standby], share)
-    events = ledger(server, group)[told:]
-    assert kinds(events) == ["session expired", "member called", "standby took over"]
-    assert events[0]["cause"] == f"silent for longer than its session of {SHORT_SESSION_MS} ms"
+    await_takeover([standby], assignment)
+    events = ledger(server, group)[reported:]
+    assert kinds(events) == ["session expired", "rejoin requested", "standby took over"]
+    assert (events[0]["cause_code"], events[0]["cause_count"]) == (CauseCode.HEARTBEAT_EXPIRED, SHORT_SESSION_MS)
 
     # and what it was is not accepted any more
     produce(server, topic, each=1)
@@ -160,10 +164,10 @@ def test_a_member_that_stands_still_is_replaced_when_its_session_ends_and_comes_
 
     # when it goes on, then it gives up what it had and waits
     follower.resume()
-    eventually(lambda: instances_of(server, group).get(name) in extensions_of(server, group).waiting, f"{name} waits")
-    eventually(lambda: follower.owned == set(), f"{follower} gives up its share")
+    eventually(lambda: instances_of(server, group).get(name) in extensions_of(server, group).standbys, f"{name} waits")
+    eventually(lambda: follower.owned == set(), f"{follower} gives up its assignment")
     produce(server, topic, each=1, first=1)
     await_committed(server, group, topic, 2)
-    assert standby.owned == share
+    assert standby.owned == assignment
     assert leader.revocations == before
-    assert "rebalance started" not in kinds(ledger(server, group)[told:])
+    assert "rebalance started" not in kinds(ledger(server, group)[reported:])

@@ -1,7 +1,7 @@
 """Kafka Streams: an application with state, in two instances, one of which is killed and comes back.
 
 The instances count how often each word comes, with a repartition topic, a changelog topic and a store in memory, which
-a restarted instance reads back from the changelog: tests/kafka/apps/CountByKey.java.
+a restarted instance reads back from the changelog: tests/java/apps/CountByKey.java.
 """
 
 from collections import Counter
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.client import Record, read
-from tests.clients.servers import Server
-from tests.groups.world import CLIENT, PARTITIONS, committed, make_topic
+from tests.client_compat.client import Record, read
+from tests.client_compat.servers import Server
+from tests.groups.topics import CLIENT, PARTITIONS, committed, make_topic
 from tests.support.eventually import eventually
 from tests.support.kafka_apps import kafka_app_command
 from tests.support.kafka_distribution import REPOSITORY
-from tests.support.line_calls import LineCalls
+from tests.support.line_rpc import LineRpc
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.usefixtures("needs_kafka_apps")]
 
-PROGRAM = REPOSITORY / "tests" / "kafka" / "apps" / "CountByKey.java"
+PROGRAM = REPOSITORY / "tests" / "java" / "apps" / "CountByKey.java"
 WORDS = [b"word-%d" % number for number in range(7)]
 STATIC_SESSION_MS = 300_000
 """Longer than the tests: what happens in them is not the end of a session."""
@@ -51,7 +51,7 @@ class Application:
         self.repartition, self.changelog = f"{name}-words-repartition", f"{name}-counts-changelog"
         self._directory = directory
         self._static = static
-        self._instances: dict[str, LineCalls] = {}
+        self._instances: dict[str, LineRpc] = {}
         self._produced = 0
 
     def start(self, instance: str) -> None:
@@ -67,7 +67,7 @@ class Application:
             "auto.offset.reset": "earliest",
         } | ({"group.instance.id": instance} if self._static else {})
         given = [f"{name}={value}" for name, value in settings.items()]
-        self._instances[instance] = LineCalls(
+        self._instances[instance] = LineRpc(
             kafka_app_command(str(PROGRAM), self.input, self.output, *given, log_level="WARN")
         )
 

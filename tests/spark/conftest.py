@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.servers import Server
-from tests.spark.queries import PlainMember, Shape, StreamQuery, as_it_is
+from tests.client_compat.servers import Server
+from tests.spark.streaming_queries import PlainMember, Shape, StreamQuery, as_it_is
 from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, own_broker, server
 
 __all__ = ["BOTH_SERVERS", "QUICK", "disposable_server", "own_broker", "server"]

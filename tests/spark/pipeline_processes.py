@@ -30,28 +30,28 @@ TOPIC, PARTITIONS = "numbers", 4
 
 
 class PipelineProcess:
-    """A pipeline with a seat of its own. Like a service, it is started again when it fails."""
+    """A pipeline with an instance id of its own. Like a service, it is started again when it fails."""
 
-    def __init__(self, arguments: Sequence[str], bootstrap: str, group: str, seat: str, directory: Path) -> None:
+    def __init__(self, arguments: Sequence[str], bootstrap: str, group: str, instance_id: str, directory: Path) -> None:
         """`arguments` are the name of the pipeline and what is special to it."""
-        self._seat = seat
+        self._instance_id = instance_id
         self._directory = directory
-        self._command = _command(arguments, bootstrap, group, seat)
+        self._command = _command(arguments, bootstrap, group, instance_id)
         self._logs: list[Path] = []
         self._process: Any = None
         self.start()
 
     def start(self) -> None:
-        self._logs.append(self._directory / f"{self._seat}-{len(self._logs)}.log")
+        self._logs.append(self._directory / f"{self._instance_id}-{len(self._logs)}.log")
         self._process = start_child(self._command, self._logs[-1])
 
     def batches(self) -> list[dict[str, Any]]:
-        """All that it ever told of, over all its lives."""
-        return [batch for log in self._logs for batch in _told(log)]
+        """Everything that it ever reported, over all restarts."""
+        return [batch for log in self._logs for batch in _reported(log)]
 
     def batches_now(self) -> list[dict[str, Any]]:
-        """Of its present life."""
-        return _told(self._logs[-1])
+        """Since its last start."""
+        return _reported(self._logs[-1])
 
     def keep_alive(self) -> None:
         if self._process.poll() is not None:
@@ -63,21 +63,21 @@ class PipelineProcess:
         for pid in everything:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not [pid for pid in everything if command_line(pid)], f"the end of {self._seat}")
+        eventually(lambda: not [pid for pid in everything if command_line(pid)], f"the end of {self._instance_id}")
 
     def stop(self) -> int:
         return end_child(self._process, signal.SIGTERM, PATIENCE_S)
 
     def __repr__(self) -> str:
-        return f"<{self._seat}: {self._logs[-1].read_text(errors='replace')[-1500:]}>"
+        return f"<{self._instance_id}: {self._logs[-1].read_text(errors='replace')[-1500:]}>"
 
 
-def _told(log: Path) -> list[dict[str, Any]]:
+def _reported(log: Path) -> list[dict[str, Any]]:
     lines = log.read_text(errors="replace").splitlines()
     return [json.loads(line) for line in lines if line.startswith('{"batch"') and line.endswith("}")]
 
 
-def _command(arguments: Sequence[str], bootstrap: str, group: str, seat: str) -> list[str]:
+def _command(arguments: Sequence[str], bootstrap: str, group: str, instance_id: str) -> list[str]:
     python = Path(sys.executable)
     path = f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"
     environment = spark_environment(python, PYSPARK_PYTHON=str(python), PYTHONPATH=path)
@@ -91,7 +91,7 @@ def _command(arguments: Sequence[str], bootstrap: str, group: str, seat: str) ->
         "env",
         *(f"{name}={value}" for name, value in environment.items()),
         *(str(python), "-m", "holdfast.cli.main", "pipeline", *arguments, "--json"),
-        *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--group", group, "--instance-id", seat),
+        *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--group", group, "--instance-id", instance_id),
         *("--every", "0.5", "--master", "local[1]"),
         *(f"--option={name}={value}" for name, value in options.items()),
         *(f"--conf={name}={value}" for name, value in QUIET.items()),
@@ -99,7 +99,7 @@ def _command(arguments: Sequence[str], bootstrap: str, group: str, seat: str) ->
 
 
 class TwoProcesses:
-    """Two of one pipeline that share the topic, each with a seat, while numbers flow."""
+    """Two of one pipeline that share the topic, each with an instance id, while numbers flow."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class TwoProcesses:
         return self.first, self.second
 
     def await_progress(self) -> None:
-        """Every partition is done beyond what there is now, and each of the two has done something in its life."""
+        """Every partition is done beyond what there is now, and each of the two has done something since its start."""
         beyond = self._numbers.count
 
         def look() -> bool:
@@ -159,7 +159,7 @@ class TwoProcesses:
         return bool(self._left & self._unlisted())
 
     def sum_of(self, name: str) -> int:
-        """Over all batches of both that were told of."""
+        """Over all batches of both that were reported."""
         return sum(batch[name] for one in self.both for batch in one.batches())
 
     def live_through_kills(self, broker: HoldfastBroker, is_enough: Callable[[], bool] = lambda: True) -> None:
@@ -182,7 +182,7 @@ class TwoProcesses:
 
 
 class Numbers:
-    """Sequence numbers, the same in every partition, until it is told to stop."""
+    """Sequence numbers, the same in every partition, until it is asked to stop."""
 
     def __init__(self, bootstrap: str, keys: int | None = None) -> None:
         """`keys`: how many different ones they have; None for none."""

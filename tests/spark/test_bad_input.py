@@ -13,12 +13,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import AnalysisException, PySparkException
 
-from tests.client.guarded_kafka import PASSWORD
-from tests.client.guarded_world import World, credentials, guarded_world
-from tests.clients.servers import Server
-from tests.groups.world import make_topic, produce
+from tests.client_compat.servers import Server
+from tests.groups.topics import make_topic, produce
+from tests.holdfast_client.secured_apache_kafka import PASSWORD
+from tests.holdfast_client.secured_kafka import SecuredKafka, credentials, secured_kafka
 from tests.spark.conftest import StartPlain, StartQuery
-from tests.spark.queries import StreamQuery, await_shares, one_sentence
+from tests.spark.streaming_queries import StreamQuery, await_assignments, one_sentence
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -26,12 +26,12 @@ NOW = {"availableNow": True}
 GOOD = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "orders"}
 
 
-def test_an_option_that_nobody_knows_is_refused_when_the_query_is_built(spark: Any) -> None:
+def test_an_unknown_option_is_refused_when_the_query_is_built(spark: Any) -> None:
     with pytest.raises(AnalysisException) as raised:
         spark.readStream.format("holdfast").options(**GOOD, maxOffsetPerTriger="1").load()
-    told = str(raised.value)
-    assert "unknown option 'maxoffsetpertriger': did you mean 'maxOffsetsPerTrigger'?" in told
-    assert told.count('File "') <= 2, "Spark shows the frames of what is raised here; there are no more than two"
+    reported = str(raised.value)
+    assert "unknown option 'maxoffsetpertriger': did you mean 'maxOffsetsPerTrigger'?" in reported
+    assert reported.count('File "') <= 2, "Spark shows the frames of what is raised here; there are no more than two"
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_an_option_that_cannot_be(spark: Any, tmp_path: Path, options: dict[str,
 
 def refusal(query: StreamQuery, *words: str) -> str:
     """The one sentence that a query fails with; it has these words."""
-    told = one_sentence(query.error)
-    print(told)
+    reported = one_sentence(query.error)
+    print(reported)
     for one in words:
-        assert one in told
-    return told
+        assert one in reported
+    return reported
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_instance_id_that_another_query_takes(
     younger = start_query(**{"kafka.group.instance.id": "billing"})
 
     # then
-    refusal(older, "'billing'", "group.instance.id", "The seat is held by member")
+    refusal(older, "'billing'", "group.instance.id", "The instance id is held by member")
     produce(server, topic, 2)
     younger.await_rows(8)
 
@@ -99,14 +99,14 @@ def test_a_group_that_speaks_another_strategy(
     # given
     make_topic(server, topic)
     start_plain(partition_assignment_strategy="roundrobin", client_id="plain")
-    await_shares(server, group, [4])
+    await_assignments(server, group, [4])
 
-    # then a query that speaks others is told so
+    # then a query with another protocol gets an error
     refusal(start_query(), "INCONSISTENT_GROUP_PROTOCOL", "kafka.partition.assignment.strategy")
 
-    # and one that speaks it too has its share
+    # and one that speaks it too has its assignment
     start_query(**{"kafka.partition.assignment.strategy": "roundrobin"})
-    await_shares(server, group, [2, 2])
+    await_assignments(server, group, [2, 2])
 
 
 def truncate(server: Server, topic: str, offset: int) -> None:
@@ -129,9 +129,9 @@ def test_records_that_are_gone_before_they_were_read(
 
     # then it fails
     query.start(NOW)
-    refusal(query, f"{topic}-0 begins at 12", "had got to 5", "failOnDataLoss=false")
+    refusal(query, f"{topic}-0 begins at 12", "had read up to 5", "failOnDataLoss=false")
 
-    # and goes on without them if it is told to
+    # and goes on without them if it is asked to
     query.options["failOnDataLoss"] = False
     query.start(NOW)
     query.to_its_end()
@@ -148,7 +148,7 @@ def test_offsets_behind_the_end(server: Server, start_query: StartQuery, topic: 
     query = start_query(startingOffsets=beyond)
     refusal(query, f"{topic}-0 ends at 5", "failOnDataLoss=false")
 
-    # and goes on at the end if it is told to
+    # and goes on at the end if it is asked to
     query.options["failOnDataLoss"] = False
     query.start()
     query.await_stored(server, topic, 5, partitions=1)
@@ -198,12 +198,12 @@ def test_a_checkpoint_of_another_format(server: Server, start_query: StartQuery,
 
 
 @pytest.fixture(scope="module")
-def guarded(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with guarded_world(tmp_path_factory.mktemp("certificates")) as found:
+def guarded(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("certificates")) as found:
         yield found
 
 
-def test_wrong_credentials(spark: Any, guarded: World, tmp_path: Path, topic: str, group: str) -> None:
+def test_wrong_credentials(spark: Any, guarded: SecuredKafka, tmp_path: Path, topic: str, group: str) -> None:
     # given
     make_topic(guarded.kafka, topic)
     expected = produce(guarded.kafka, topic, 5)
@@ -217,7 +217,7 @@ def test_wrong_credentials(spark: Any, guarded: World, tmp_path: Path, topic: st
     refusal(query, "SASL", "kafka.sasl.")
     assert "not-alices-secret" not in query.error
 
-    # and with the right ones both the seat and the executors are let in
+    # and with the right ones both the member and the executors are admitted
     query.options["kafka.sasl.password"] = PASSWORD
     query.start(NOW)
     query.to_its_end()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.clients.client import Record
-from tests.clients.confluent_client import ConfluentClient
-from tests.clients.servers import Server
-from tests.groups.world import committed
+from tests.client_compat.client import Record
+from tests.client_compat.confluent_client import ConfluentClient
+from tests.client_compat.servers import Server
+from tests.groups.topics import committed
 from tests.spark.conftest import StartPlain
-from tests.spark.queries import described
+from tests.spark.streaming_queries import described
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -72,8 +72,8 @@ def test_the_columns_are_those_of_sparks_own_source(spark: Any, server: Server, 
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
         "headers:array<struct<key:string,value:binary>>>"
     )
-    told = rows.selectExpr("key", "value", "offset", "unix_millis(timestamp)", "timestampType", "headers")
-    assert [tuple(row) for row in told.orderBy("offset").collect()] == [
+    reported = rows.selectExpr("key", "value", "offset", "unix_millis(timestamp)", "timestampType", "headers")
+    assert [tuple(row) for row in reported.orderBy("offset").collect()] == [
         (b"key", b"value", 0, 1_700_000_000_123, 0, [("a", b"1"), ("b", None)]),
         (None, None, 1, 5, 0, None),
     ]
@@ -89,9 +89,7 @@ def test_where_to_begin_and_to_end_is_said_for_each_partition(spark: Any, server
     assert records(rows) == of(filled, range(1), range(10, 15)) | of(filled, range(1, 2), range(3))
 
 
-def test_offsets_that_are_not_there_are_told_in_the_driver_or_passed_over(
-    spark: Any, server: Server, filled: str
-) -> None:
+def test_missing_offsets_are_reported_on_the_driver_or_skipped(spark: Any, server: Server, filled: str) -> None:
     beyond = {
         "assign": json.dumps({filled: [0]}),
         "startingOffsets": json.dumps({filled: {"0": 35}}),
@@ -106,10 +104,10 @@ def test_offsets_that_are_not_there_are_told_in_the_driver_or_passed_over(
     assert records(rest) == of(filled, range(1), range(35, 40))
 
 
-def test_the_group_never_hears_of_a_batch(
+def test_a_batch_read_does_not_touch_the_group(
     spark: Any, server: Server, filled: str, group: str, start_plain: StartPlain
 ) -> None:
-    settings = {"kafka_group_id": group, "kafka_group_instance_id": "seat"}
+    settings = {"kafka_group_id": group, "kafka_group_instance_id": "node"}
 
     assert records(load(spark, server, subscribe=filled, **settings)) == of(filled)
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from tests.client.consumers import grow_topic
-from tests.clients.client import Record
-from tests.clients.servers import Server
-from tests.groups.world import CLIENT, make_topic, produce
+from tests.client_compat.client import Record
+from tests.client_compat.servers import Server
+from tests.groups.topics import CLIENT, make_topic, produce
+from tests.holdfast_client.consumers import grow_topic
 from tests.spark.conftest import StartQuery
-from tests.spark.queries import await_shares, one_sentence
+from tests.spark.streaming_queries import await_assignments, one_sentence
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -50,7 +50,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(
 
     # then none of them is missed, and the old ones are not read
     query.await_rows(8)
-    await_shares(server, group, [4])
+    await_assignments(server, group, [4])
     assert by_topic(query) == {topic: [(0, 3), (0, 4), (1, 3), (1, 4), (2, 0), (2, 1), (3, 0), (3, 1)]}
 
 

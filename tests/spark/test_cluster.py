@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 PATIENCE_S = 120
 PARTITIONS = 3
-SEAT = "nightly-1"
+INSTANCE_ID = "nightly-1"
 
 
 def test_executors_read_with_the_holdfast_that_the_application_brings_along(
@@ -34,7 +34,7 @@ def test_executors_read_with_the_holdfast_that_the_application_brings_along(
     source = {
         "kafka.bootstrap.servers": quick_holdfast.bootstrap,
         "kafka.group.id": group,
-        "kafka.group.instance.id": SEAT,
+        "kafka.group.instance.id": INSTANCE_ID,
         "subscribe": topic,
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": "1000",
@@ -51,7 +51,7 @@ def test_executors_read_with_the_holdfast_that_the_application_brings_along(
         SparkCluster(tmp_path, worker_python) as cluster,
         cluster.submitted("on_cluster.py", [app], brought) as application,
     ):
-        # then its query takes its seat in the group, and commits what it has read
+        # then its query joins the group, and commits what it has read
         (reader_pid,) = eventually(lambda: _readers(application), "the query has begun", PATIENCE_S)
         eventually(lambda: _holds_all(application, quick_holdfast, group), "the query is the member", PATIENCE_S)
         whole = {partition: len(values) // PARTITIONS for partition in range(PARTITIONS)}
@@ -79,10 +79,10 @@ def _readers(application: Application) -> list[int]:
 def _holds_all(application: Application, server: HoldfastBroker, group: str) -> bool:
     application.assert_runs()
     members = ConfluentAdmin().describe(server.bootstrap, group).members
-    return [_seat(member) for member in members] == [(SEAT, frozenset(range(PARTITIONS)))]
+    return [_member(member) for member in members] == [(INSTANCE_ID, frozenset(range(PARTITIONS)))]
 
 
-def _seat(member: DescribedMember) -> tuple[str | None, frozenset[int]]:
+def _member(member: DescribedMember) -> tuple[str | None, frozenset[int]]:
     return member.instance_id, member.partitions
 
 

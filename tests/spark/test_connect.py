@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.whole_round import assert_reads_and_writes
+from tests.spark.end_to_end import assert_reads_and_writes
 from tests.support.holdfast_broker import HoldfastBroker
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.spark.pipelines.forensics.out import PAGE_FILE
+from holdfast.spark.pipelines.forensics.report_dir import PAGE_FILE
 from tests.support.browser import Browser
 from tests.support.eventually import eventually
 from tests.support.kafka_distribution import REPOSITORY
-from tests.support.looks import READABLE, contrasts, overflow
+from tests.support.page_checks import READABLE, contrasts, overflow
 from tests.support.process_tree import command_line
 from tests.support.spark_apps import ensured, spark_environment
 
@@ -61,12 +61,12 @@ def test_the_demo_shows_what_it_says_and_leaves_nothing_behind(demo: Demo) -> No
 
 
 def running(directory: Path) -> list[str]:
-    """The command lines with its name in them. Whoever was killed may take a moment to be gone."""
+    """The command lines with its name in them. A killed process may take a moment to end."""
     lines = [command_line(int(path.name)) for path in Path("/proc").glob("[0-9]*")]
     return [line for line in lines if str(directory) in line]
 
 
-def test_its_page_shows_in_a_browser_who_owned_what_in_both_groups(demo: Demo) -> None:
+def test_its_page_shows_the_owners_of_partitions_in_both_groups(demo: Demo) -> None:
     page = demo.out / "forensics" / PAGE_FILE
     with Browser(ensured("chromium-ensure", "a browser")) as browser:
         # when
@@ -76,10 +76,10 @@ def test_its_page_shows_in_a_browser_who_owned_what_in_both_groups(demo: Demo) -
         titles = browser.ask("[...document.querySelectorAll('h2')].map(one => one.textContent)")
         assert sorted(titles) == ["billing-dynamic", "billing-static"]
         assert browser.ask("document.querySelectorAll('svg').length") == 2
-        told = browser.ask("[...document.querySelectorAll('svg rect[fill] title')].map(one => one.textContent)")
-        assert {line.split("\n")[1] for line in told} == {
+        reported = browser.ask("[...document.querySelectorAll('svg rect[fill] title')].map(one => one.textContent)")
+        assert {line.split("\n")[1] for line in reported} == {
             f"orders-{kind}-{partition}" for kind in ("static", "dynamic") for partition in range(12)
         }
-        assert (browser.complaints, browser.requests) == ([], [page.as_uri()])
+        assert (browser.errors, browser.requests) == ([], [page.as_uri()])
         assert overflow(browser) == []
         assert [one for one in contrasts(browser) if one.ratio < READABLE] == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.groups.world import make_topic
+from tests.groups.topics import make_topic
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_distribution import REPOSITORY
 from tests.support.quick_brokers import QUICK

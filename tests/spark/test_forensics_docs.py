@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.groups.world import make_topic
+from tests.groups.topics import make_topic
 from tests.spark.test_land_docs import run
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
@@ -27,17 +27,17 @@ def test_the_examples_of_the_page_work_when_pasted(tmp_path: Path) -> None:
         make_topic(broker, "orders", 2)
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "orders"})
         consumer.subscribe(["orders"])
-        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "its share")
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), "its assignment")
         consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
         consumer.close()
 
         words = shlex.split(COMMAND.replace("127.0.0.1:9092", broker.bootstrap))
         printed = run(["-m", "holdfast.cli.main", *words[1:]], tmp_path)
-        told = json.loads((tmp_path / "report" / "report.json").read_text())
+        reported = json.loads((tmp_path / "report" / "report.json").read_text())
         pasted = run(["-c", EXAMPLE.replace("127.0.0.1:9092", broker.bootstrap)], tmp_path)
 
     assert printed.split()[: len(HEAD.split())] == HEAD.split()
     assert "\norders: 1 × a new member joined\n" in printed
-    assert [(row["group_id"], row["rebalances"], row["emptied"]) for row in told["shown"]] == [("orders", 1, 1)]
+    assert [(row["group_id"], row["rebalances"], row["emptied"]) for row in reported["shown"]] == [("orders", 1, 1)]
     assert "1 rebalances\n" in pasted
     assert re.search(r"\|a new member joined\|", pasted), pasted

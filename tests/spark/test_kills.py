@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.client.group_history import Commit, commits
-from tests.client.proofs import commits_follow_processing, nothing_is_lost, processed_twice
-from tests.client.workload import Application, Worker, Workload
+from tests.holdfast_client.group_history import Commit, commits
+from tests.holdfast_client.invariants import commits_follow_processing, nothing_is_lost, processed_twice
+from tests.holdfast_client.numbered_workload import Application, Worker, Workload
 from tests.support.child_process import end_child, start_child
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
@@ -29,7 +29,7 @@ from tests.support.spark_apps import APPS, QUIET, spark_environment
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 GROUP, TOPIC = "g", "numbers"
-SEATS = ["spark-1", "spark-2"]
+STATIC = ["spark-1", "spark-2"]
 MISSED: Final[dict[str, Any]] = {"kafka.session.timeout.ms": 8_000, "revokeTimeout": "3s"}
 """A query that fails is back within its session; an application that is killed is not."""
 WAITED_FOR: Final[dict[str, Any]] = {"kafka.session.timeout.ms": 60_000, "revokeTimeout": "60s"}
@@ -39,16 +39,16 @@ SEED = 20
 
 
 class SparkApp(Application):
-    """An application with its queries, as a test sees it: by its journal."""
+    """An application with its queries, as a test sees it: by its event log."""
 
     def __init__(self, bootstrap: str, directory: Path, number: int, times: Mapping[str, Any]) -> None:
         super().__init__(f"app-{number}", directory / f"app-{number}.jsonl")
         options = {
             "settings": QUIET,
-            "journal": str(directory / f"app-{number}.jsonl"),
+            "event_log": str(directory / f"app-{number}.jsonl"),
             "directory": str(directory),
             "hold": str(directory / "hold"),
-            "seats": SEATS,
+            "instance_ids": STATIC,
             "read": {
                 "kafka.bootstrap.servers": bootstrap,
                 "kafka.group.id": GROUP,
@@ -72,7 +72,7 @@ class SparkApp(Application):
         return self._process.poll() is None
 
     def await_start(self) -> None:
-        eventually(lambda: self.told("started"), "the queries", PATIENCE_S, of=self)
+        eventually(lambda: self.events_of("started"), "the queries", PATIENCE_S, of=self)
 
     def processes(self, what: str) -> list[int]:
         """Of all that belong to the application, those whose command line has this in it."""
@@ -97,9 +97,9 @@ def _signal(pid: int) -> None:
 
 
 def guest(workload: Workload, name: str, session_ms: int = 2_000) -> Worker:
-    """A plain consumer that comes into the group and gets a share."""
+    """A plain consumer that comes into the group and gets an assignment."""
     worker = workload.start(name, strategy="cooperative-sticky", session_timeout_ms=session_ms)
-    eventually(lambda: worker.owned, "a share", PATIENCE_S, of=worker)
+    eventually(lambda: worker.owned, "an assignment", PATIENCE_S, of=worker)
     return worker
 
 
@@ -133,7 +133,7 @@ class Stage:
         hold = self._directory / "hold"
         hold.touch()
         try:
-            eventually(lambda: self.app.told("held"), "a batch", PATIENCE_S, of=self.app)
+            eventually(lambda: self.app.events_of("held"), "a batch", PATIENCE_S, of=self.app)
             yield
         finally:
             hold.unlink()

@@ -15,13 +15,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from holdfast.client.errors import ConfigError
 from holdfast.spark import Land, compact, read_landed
 from holdfast.spark.pipelines.errors import Damaged, DataLoss, QueryFailed, Unwritable
-from holdfast.spark.pipelines.land.query import Batch
-from tests.clients.servers import Server
-from tests.groups.world import committed
-from tests.spark.full_disk import full_disk
-from tests.spark.landed import landed_values, listed, unlisted
-from tests.spark.queries import QUICK_QUERY, described
+from holdfast.spark.pipelines.land.land_query import LandBatch
+from tests.client_compat.servers import Server
+from tests.groups.topics import committed
+from tests.spark.full_disk_fixture import full_disk
 from tests.spark.records import produced
+from tests.spark.streaming_queries import QUICK_QUERY, described
+from tests.spark.table_checks import landed_values, listed, unlisted
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -40,7 +40,9 @@ def table(tmp_path: Path) -> Path:
 def land(spark: Any, server: Server, group: str, topic: str, table: Path, ending: ExitStack) -> StartLand:
     """Make a query of the test's group and topic; it ends with the test."""
 
-    def make(instance: str | None = "lake-1", on_batch: Callable[[Batch], None] | None = None, **options: Any) -> Land:
+    def make(
+        instance: str | None = "lake-1", on_batch: Callable[[LandBatch], None] | None = None, **options: Any
+    ) -> Land:
         wanted = {"kafka.bootstrap.servers": server.bootstrap, "kafka.group.id": group, "subscribe": topic}
         if instance is not None:
             wanted["kafka.group.instance.id"] = instance
@@ -67,7 +69,7 @@ def test_a_topic_is_landed_and_read_and_compacted(
 ) -> None:
     # given
     values = produced(server.bootstrap, topic, PARTITIONS, COUNT)
-    batches: list[Batch] = []
+    batches: list[LandBatch] = []
 
     # when it is landed in several batches, by a query that is then started again
     for _ in range(2):
@@ -92,13 +94,13 @@ def test_a_topic_is_landed_and_read_and_compacted(
     done = compact(spark, table, before=date.today() + timedelta(days=2), grace_s=1e6)
     assert values_in(spark, table) == sorted(values)
     assert (done.merged_files, len(listed(table))) == (small, PARTITIONS)
-    assert len(unlisted(table)) == small, "whoever has begun to read can go on"
+    assert len(unlisted(table)) == small, "a reader that has begun can go on"
     swept = compact(spark, table, grace_s=1e-9)
     assert (swept.swept_files, unlisted(table)) == (small, set())
     assert values_in(spark, table) == sorted(values)
 
 
-def test_a_query_without_a_checkpoint_goes_on_where_the_table_ends(
+def test_a_query_without_a_checkpoint_continues_where_the_table_ends(
     spark: Any, server: Server, topic: str, group: str, table: Path, land: StartLand
 ) -> None:
     """Its group has forgotten everything: what it reads again is not landed again."""
@@ -106,7 +108,7 @@ def test_a_query_without_a_checkpoint_goes_on_where_the_table_ends(
     land(instance=None).start(**NOW).wait(60)
     more(server, topic, ["one more"])
 
-    batches: list[Batch] = []
+    batches: list[LandBatch] = []
     again = {"kafka.group.id": f"{group}-again", "kafka.group.instance.id": "lake-2", "includeHeaders": "true"}
     land(on_batch=batches.append, **again).start(**NOW).wait(60)
 
@@ -121,7 +123,7 @@ def test_a_query_that_is_stopped_finishes_its_batch_and_begins_no_other(
     produced(server.bootstrap, topic, PARTITIONS, COUNT)
     in_batch, go_on = threading.Event(), threading.Event()
 
-    def slowly(_batch: Batch) -> None:
+    def slowly(_batch: LandBatch) -> None:
         in_batch.set()
         assert go_on.wait(60)
 
@@ -169,7 +171,7 @@ def _store(server: Server, group: str, topic: str, partition: int, offset: int) 
     consumer.close()
 
 
-def test_what_is_wrong_is_told_in_one_sentence_and_landing_goes_on_when_it_is_mended(
+def test_an_error_is_one_sentence_and_landing_continues_once_it_is_fixed(
     spark: Any, server: Server, topic: str, table: Path, land: StartLand
 ) -> None:
     values = produced(server.bootstrap, topic, PARTITIONS, 30)
@@ -203,7 +205,7 @@ def test_what_is_wrong_is_told_in_one_sentence_and_landing_goes_on_when_it_is_me
     assert values_in(spark, table) == sorted([*values, "later"])
 
 
-def test_a_full_disk_is_told_and_what_did_not_fit_is_landed_when_there_is_room(
+def test_a_full_disk_is_reported_and_the_rest_is_landed_when_there_is_room(
     spark: Any, server: Server, topic: str, table: Path, land: StartLand
 ) -> None:
     values = produced(server.bootstrap, topic, PARTITIONS, 30)
@@ -218,11 +220,11 @@ def test_a_full_disk_is_told_and_what_did_not_fit_is_landed_when_there_is_room(
     assert values_in(spark, table) == sorted([*values, "later"])
 
 
-def test_a_topic_that_does_not_exist_is_told_in_one_sentence(land: StartLand) -> None:
-    with pytest.raises(QueryFailed, match="subscribe") as told:
+def test_a_topic_that_does_not_exist_is_reported_in_one_sentence(land: StartLand) -> None:
+    with pytest.raises(QueryFailed, match="subscribe") as reported:
         land(subscribe="nobody-made-it").start(**NOW).wait(60)
 
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(reported.value).splitlines()) == 1
 
 
 def test_tables_that_cannot_be_are_refused(spark: Any, server: Server, tmp_path: Path) -> None:

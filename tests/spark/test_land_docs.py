@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.groups.world import make_topic
-from tests.spark.landed import landed_values
+from tests.groups.topics import make_topic
+from tests.spark.table_checks import landed_values
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_distribution import REPOSITORY
 from tests.support.quick_brokers import QUICK
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 PAGE = (REPOSITORY / "docs" / "pipelines.md").read_text().partition("\n## Forensics\n")[0]
 COMMANDS = re.findall(r"\$ (holdfast pipeline .*)\n((?:[^$`].*\n)+)", PAGE)
-LAND, ENRICH = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LAND, AGGREGATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 LOOPBACK = "--conf spark.driver.bindAddress=127.0.0.1 --conf spark.driver.host=127.0.0.1 pyspark-shell"
 
 
@@ -72,15 +72,15 @@ def test_the_examples_of_land_work_when_pasted(tmp_path: Path) -> None:
         assert re.search(rf"\| *{order}\| +0\| +{at}\|", printed), printed
 
 
-def test_the_examples_of_enrich_work_when_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_aggregate_work_when_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with HoldfastBroker(QUICK) as broker:
         make_topic(broker, "payments", 1)
         send(broker, "payments", ("anna", "5"), ("bert", "3"), ("anna", "7"))
 
-        paste(broker, tmp_path, ["enrich", "enrich-show"])
+        paste(broker, tmp_path, ["aggregate", "aggregate-show"])
         send(broker, "payments", ("bert", "39"))
-        printed = run(["-c", ENRICH.replace("127.0.0.1:9092", broker.bootstrap)], tmp_path)
+        printed = run(["-c", AGGREGATE.replace("127.0.0.1:9092", broker.bootstrap)], tmp_path)
 
     assert "0 bytes of state loaded" in printed
     for who, count, total in (("anna", 2, 12), ("bert", 2, 42)):

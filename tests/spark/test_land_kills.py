@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.groups.world import make_topic
-from tests.spark.landed import ends, landed_values, unlisted
+from tests.groups.topics import make_topic
 from tests.spark.pipeline_processes import PARTITIONS, TERMINATED, TOPIC, Numbers, TwoProcesses
+from tests.spark.table_checks import ends, landed_values, unlisted
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.quick_brokers import QUICK
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 GROUP = "lake"
 
 
-def test_every_sequence_number_stands_once_whoever_is_killed(tmp_path: Path) -> None:
+def test_every_sequence_number_is_there_once_after_any_kill(tmp_path: Path) -> None:
     table = tmp_path / "lake"
     with HoldfastBroker(QUICK) as broker:
         make_topic(broker, TOPIC, PARTITIONS)
@@ -38,7 +38,7 @@ def test_every_sequence_number_stands_once_whoever_is_killed(tmp_path: Path) -> 
                 broker, is_enough=lambda: queries.has_cut_off() or queries.sum_of("already_landed") > 0
             )
         assert numbers.unsent == 0
-        # then they come to the end, and end well when they are told to
+        # then they come to the end, and end well when they are asked to
         queries.await_end()
         assert [one.stop() for one in queries.both] == [TERMINATED, TERMINATED], queries.both
 

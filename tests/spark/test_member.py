@@ -1,5 +1,5 @@
 """A query is a member of its group: every tool shows it, it shares the topics with consumers of other kinds, and it
-takes its seat again after a restart."""
+rejoins after a restart."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.clients.client import Record
-from tests.clients.servers import Server
-from tests.groups.world import CLIENT, PARTITIONS, make_topic, produce
+from tests.client_compat.client import Record
+from tests.client_compat.servers import Server
+from tests.groups.topics import CLIENT, PARTITIONS, make_topic, produce
 from tests.spark.conftest import StartPlain, StartQuery
-from tests.spark.queries import (
+from tests.spark.streaming_queries import (
     RUNNER,
     WORKERS,
     At,
     PlainMember,
     StreamQuery,
-    await_shares,
+    assignments,
+    await_assignments,
     connected_to,
     groups_tool,
     processes,
-    shares,
 )
 from tests.support.eventually import eventually
 
@@ -61,7 +61,7 @@ def test_the_groups_tool_shows_the_query_and_its_rows_are_what_was_produced(
     ]
     assert sorted(map(as_tuple, query.rows), key=lambda row: row[:3]) == expected
 
-    # and the seat is held by another process than those that read (which Spark ends when they rest for a minute)
+    # and the member is another process than those that read (which Spark ends when they rest for a minute)
     (reader,) = processes(RUNNER) - before
     workers = processes(WORKERS)
     connected = connected_to(server)
@@ -69,7 +69,7 @@ def test_the_groups_tool_shows_the_query_and_its_rows_are_what_was_produced(
     assert connected & workers, "the executors' workers fetch the records themselves"
     assert reader not in workers
 
-    # and the tool shows the seat, its partitions and that it is not behind
+    # and the tool shows the member, its partitions and that it is not behind
     (member,) = groups_tool(server, "--group", group, "--describe", "--members", "--verbose")
     assert (member["GROUP-INSTANCE-ID"], member["#PARTITIONS"]) == ("billing", "4")
     offsets = groups_tool(server, "--group", group, "--describe")
@@ -106,7 +106,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_query_shares_with_plain_consumers_and_restarts(
+def test_a_query_divides_a_topic_with_plain_consumers_and_restarts(
     server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str, kind: Kind
 ) -> None:
     # given a query and two plain consumers in one group
@@ -114,7 +114,7 @@ def test_a_query_shares_with_plain_consumers_and_restarts(
     others = processes(RUNNER)
     query = start_query(**kind.options, **{"kafka.session.timeout.ms": kind.session_ms})
     plain = [start_plain(client, group_instance_id=client) for client in ("confluent", "holdfast")]
-    before = await_shares(server, group, [2, 2, 2])
+    before = await_assignments(server, group, [2, 2, 2])
 
     # when records come, then each is processed by one of them
     expected = produce(server, topic, 20, partitions=6)
@@ -127,18 +127,18 @@ def test_a_query_shares_with_plain_consumers_and_restarts(
     query.stop()
     eventually(lambda: processes(RUNNER) <= others, "the end of the reader's process")
     if kind.comes_back_in_time:
-        assert shares(server, group) == before
+        assert assignments(server, group) == before
     else:
-        await_shares(server, group, [3, 3])  # a session of three minutes is not waited for
+        await_assignments(server, group, [3, 3])  # a session of three minutes is not waited for
 
     # when it is started again and more records come, then each is still processed once
     query.start()
-    after = await_shares(server, group, [2, 2, 2])
+    after = await_assignments(server, group, [2, 2, 2])
     expected = produce(server, topic, 10, first=20, partitions=6)
     query.await_stored(server, topic, 30, partitions=6)
     assert_each_once(expected, query, *plain)
 
-    # and the others had to give something up only where the seat was not kept
+    # and the others had to give something up only where the member was removed
     revocations = sum(len(one.revoked) for one in plain)
     if kind.comes_back_in_time:
         assert (revocations, after) == (0, before)

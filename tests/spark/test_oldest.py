@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.whole_round import assert_reads_and_writes
+from tests.spark.end_to_end import assert_reads_and_writes
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_distribution import REPOSITORY
 from tests.support.spark_apps import ensured

@@ -1,4 +1,4 @@
-"""What the options of a query do to its batches and its seats."""
+"""What the options of a query do to its batches and its members."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.servers import Server
-from tests.groups.world import PARTITIONS, committed, make_topic, produce
+from tests.client_compat.servers import Server
+from tests.groups.topics import PARTITIONS, committed, make_topic, produce
 from tests.spark.conftest import StartQuery
-from tests.spark.queries import StreamQuery, await_shares, described, groups_tool
+from tests.spark.streaming_queries import StreamQuery, await_assignments, described, groups_tool
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -72,13 +72,13 @@ def test_partitions_are_cut_into_tasks(
     assert len({row.task for row in query.rows}) == tasks
 
 
-def test_a_query_has_several_seats(server: Server, start_query: StartQuery, topic: str, group: str) -> None:
+def test_a_query_has_several_members(server: Server, start_query: StartQuery, topic: str, group: str) -> None:
     # given
     make_topic(server, topic, 6)
     query = start_query(members=3, **{"kafka.group.instance.id": "q"})
 
-    # then each has a share
-    found = await_shares(server, group, [2, 2, 2])
+    # then each has an assignment
+    found = await_assignments(server, group, [2, 2, 2])
     assert sorted(found) == ["q-thread-1", "q-thread-2", "q-thread-3"]
 
     # and between them they read everything once

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tests.clients.servers import Server
-from tests.groups.world import PARTITIONS, committed, make_topic, produce
+from tests.client_compat.servers import Server
+from tests.groups.topics import PARTITIONS, committed, make_topic, produce
 from tests.spark.conftest import StartPlain, StartQuery
-from tests.spark.queries import StreamQuery, await_shares, shares
+from tests.spark.streaming_queries import StreamQuery, assignments, await_assignments
 from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -31,7 +31,7 @@ def in_a_batch(server: Server, start_query: StartQuery, topic: str, revoke_timeo
     return query
 
 
-def test_a_partition_goes_when_its_batch_is_done_and_stored(
+def test_a_partition_is_revoked_when_its_batch_is_done_and_stored(
     server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str
 ) -> None:
     # given
@@ -39,7 +39,7 @@ def test_a_partition_goes_when_its_batch_is_done_and_stored(
 
     # when a consumer comes and the query is to give it a part
     plain = start_plain(enable_auto_commit=False)
-    eventually(lambda: sorted(map(len, shares(server, group).values())) == [0, 2], "two partitions on their way")
+    eventually(lambda: sorted(map(len, assignments(server, group).values())) == [0, 2], "two partitions on their way")
 
     # then they stay with the batch, for longer than in the test below
     deadline = time.monotonic() + LONGER_S
@@ -50,7 +50,7 @@ def test_a_partition_goes_when_its_batch_is_done_and_stored(
 
     # when the batch is done, then they go, and nothing is read twice: the query had stored what it did
     query.gate.set()
-    await_shares(server, group, [2, 2])
+    await_assignments(server, group, [2, 2])
     produce(server, topic, 1, first=10)
     everything = {(partition, offset) for partition in ALL for offset in range(11)}
     eventually(lambda: set(query.records + plain.records) == everything, "every record is read")
@@ -58,7 +58,7 @@ def test_a_partition_goes_when_its_batch_is_done_and_stored(
     assert len(plain.partitions) == 2
 
 
-def test_a_partition_goes_without_its_batch_after_the_revoke_timeout(
+def test_a_partition_is_revoked_without_its_batch_after_the_revoke_timeout(
     server: Server, start_query: StartQuery, start_plain: StartPlain, topic: str, group: str
 ) -> None:
     # given
@@ -67,7 +67,7 @@ def test_a_partition_goes_without_its_batch_after_the_revoke_timeout(
 
     # when a consumer comes, then it gets its part although the batch is not done
     plain = start_plain(enable_auto_commit=False)
-    await_shares(server, group, [2, 2])
+    await_assignments(server, group, [2, 2])
     eventually(lambda: len(plain.records) == 20, "the records of two partitions")
     assert len(query.batches) - query.finished == 1
     moved = set(plain.partitions)
@@ -96,18 +96,18 @@ def test_rebalances_do_not_wait_for_a_trigger(
 
     # when consumers come and go, then every rebalance comes to its end
     first = start_plain(client_id="first")
-    await_shares(server, group, [3, 3])
+    await_assignments(server, group, [3, 3])
     second = start_plain("holdfast", client_id="second")
-    await_shares(server, group, [2, 2, 2])
+    await_assignments(server, group, [2, 2, 2])
     third = start_plain(client_id="third")
-    await_shares(server, group, [1, 1, 2, 2])
+    await_assignments(server, group, [1, 1, 2, 2])
     expected = produce(server, topic, 5, first=5, partitions=6)
     first.stop()
-    await_shares(server, group, [2, 2, 2])
+    await_assignments(server, group, [2, 2, 2])
     third.stop()
-    await_shares(server, group, [3, 3])
+    await_assignments(server, group, [3, 3])
     query.stop()
-    await_shares(server, group, [6])
+    await_assignments(server, group, [6])
     assert len(query.batches) == 1, "and no trigger had come"
 
     # and nothing is lost

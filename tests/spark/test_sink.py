@@ -1,4 +1,5 @@
-"""Writing with `format("holdfast")`: what arrives on Holdfast and on Apache Kafka, and what is told if it does not."""
+"""Writing with `format("holdfast")`: what arrives on Holdfast and on Apache Kafka, and what is reported if it does
+not."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.client.guarded_kafka import USER
-from tests.client.guarded_world import World, guarded_world
-from tests.clients.client import DEADLINE_S, Record, Stored, read
-from tests.clients.servers import Server
-from tests.groups.world import CLIENT, make_topic
+from tests.client_compat.client import DEADLINE_S, Record, Stored, read
+from tests.client_compat.servers import Server
+from tests.groups.topics import CLIENT, make_topic
+from tests.holdfast_client.secured_apache_kafka import USER
+from tests.holdfast_client.secured_kafka import SecuredKafka, secured_kafka
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
@@ -93,9 +94,9 @@ def test_a_stream_copies_a_topic_and_a_restart_of_it_adds_nothing(
     run(group)
     run(group)
 
-    # then the copy is the topic, and only a query that begins anew adds to it
+    # then the copy is the topic, and only a query that begins again adds to it
     assert [[one.value for one in stored(server, copy, partition)] for partition in range(4)] == produced
-    run(f"{group}-anew")
+    run(f"{group}-again")
     assert len(values(server, copy, 4)) == 2 * 4 * 200
 
 
@@ -126,7 +127,7 @@ def test_a_batch_that_failed_and_is_run_again_writes_again_what_it_had_written(
             return error
         return None
 
-    # when its batch fails, the topic is mended, and the batch is run again, and once more for nothing
+    # when its batch fails, the topic is repaired, and the batch is run again, and once more for nothing
     failed = run()
     set_largest(server, topic, "100000")
     succeeded, idle = run(), run()
@@ -138,12 +139,12 @@ def test_a_batch_that_failed_and_is_run_again_writes_again_what_it_had_written(
     assert [one.value for one in stored(server, topic, 1)] == [b"x" * 50_000]
 
 
-# -- what the user is told ---------------------------------------------------------------------------------------------
+# -- what is reported to the user --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def holdfast_topic(quick_holdfast: HoldfastBroker) -> str:
-    return make_topic(quick_holdfast, "told", 1)
+    return make_topic(quick_holdfast, "result", 1)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def holdfast_topic(quick_holdfast: HoldfastBroker) -> str:
         (
             "repeat('x', 2000000) AS value",
             {},
-            "topic told: a record of 2000000 bytes is larger than may be sent or stored",
+            "topic result: a record of 2000000 bytes is larger than may be sent or stored",
         ),
         (
             "'v' AS value",
@@ -177,7 +178,7 @@ def holdfast_topic(quick_holdfast: HoldfastBroker) -> str:
         ),
     ],
 )
-def test_a_write_that_cannot_be_is_told_in_one_sentence(
+def test_a_write_that_cannot_succeed_is_reported_in_one_sentence(
     spark: Any,
     quick_holdfast: HoldfastBroker,
     holdfast_topic: str,
@@ -190,22 +191,22 @@ def test_a_write_that_cannot_be_is_told_in_one_sentence(
     with pytest.raises(Exception) as failed:  # Spark has several for it
         write(spark.range(1).selectExpr(*row.split("; ")), quick_holdfast, **given)
 
-    told = str(failed.value)
-    assert said in told
+    result = str(failed.value)
+    assert said in result
     # Spark's own way to the sink is a few frames; ours is at most two.
-    assert told.count("src/holdfast/") + told.count("site-packages/holdfast/") <= 4
+    assert result.count("src/holdfast/") + result.count("site-packages/holdfast/") <= 4
 
 
 @pytest.fixture(scope="module")
-def world(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with guarded_world(tmp_path_factory.mktemp("guarded")) as made:
+def world(apache_kafka_distribution: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("guarded")) as made:
         yield made
 
 
-def test_a_password_that_is_not_accepted_ends_the_task_at_once(spark: Any, world: World, topic: str) -> None:
+def test_a_password_that_is_not_accepted_ends_the_task_at_once(spark: Any, world: SecuredKafka, topic: str) -> None:
     make_topic(world.kafka, topic, 1)
     guarded = {
-        "kafka.bootstrap.servers": world.kafka.guarded("SASL"),
+        "kafka.bootstrap.servers": world.kafka.secured("SASL"),
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.username": USER,

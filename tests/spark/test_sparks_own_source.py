@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.clients.client import Record, Stored, read
-from tests.clients.confluent_client import ConfluentClient
-from tests.clients.servers import Server
-from tests.support.line_calls import LineCalls
+from tests.client_compat.client import Record, Stored, read
+from tests.client_compat.confluent_client import ConfluentClient
+from tests.client_compat.servers import Server
+from tests.support.line_rpc import LineRpc
 from tests.support.spark_apps import APPS, QUIET, ensured, spark_environment
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -31,7 +31,7 @@ HEADERS = (("trace", b"1"), ("trace", b"2"), ("null", None))
 
 
 @pytest.fixture(scope="module")
-def spark_app() -> Iterator[LineCalls]:
+def spark_app() -> Iterator[LineRpc]:
     """One Spark for the module, in a process of its own: the one that other modules share began without the jars."""
     jars = ensured("spark-kafka-ensure", "Spark's own Kafka connector")
     settings = {
@@ -42,7 +42,7 @@ def spark_app() -> Iterator[LineCalls]:
     }
     python = Path(sys.executable)
     command = [str(python), str(APPS / "own_source.py"), json.dumps(settings)]
-    app = LineCalls(command, spark_environment(python, PYSPARK_PYTHON=str(python)), PATIENCE_S)
+    app = LineRpc(command, spark_environment(python, PYSPARK_PYTHON=str(python)), PATIENCE_S)
     yield app
     app.close()
 
@@ -84,7 +84,7 @@ def stored(server: Server, topic: str, partitions: int) -> list[list[Stored]]:
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_is_everything_that_the_topic_holds(spark_app: LineCalls, server: Server, filled: str) -> None:
+def test_a_batch_is_everything_that_the_topic_holds(spark_app: LineRpc, server: Server, filled: str) -> None:
     everything = [row for partition in range(PARTITIONS) for row in rows(filled, partition, range(EACH))]
 
     assert spark_app.call("batch", options=of(server, filled)) == everything
@@ -94,7 +94,7 @@ def test_a_batch_is_everything_that_the_topic_holds(spark_app: LineCalls, server
     )
 
 
-def test_a_batch_is_what_lies_between_offsets(spark_app: LineCalls, server: Server, filled: str) -> None:
+def test_a_batch_is_what_lies_between_offsets(spark_app: LineRpc, server: Server, filled: str) -> None:
     starting = json.dumps({filled: {"0": 10, "1": -2, "2": 40}})
     ending = json.dumps({filled: {"0": 15, "1": 3, "2": -1}})
 
@@ -103,7 +103,7 @@ def test_a_batch_is_what_lies_between_offsets(spark_app: LineCalls, server: Serv
     assert read_by_spark == rows(filled, 0, range(10, 15)) + rows(filled, 1, range(3))
 
 
-def test_a_batch_is_what_lies_between_times(spark_app: LineCalls, server: Server, filled: str) -> None:
+def test_a_batch_is_what_lies_between_times(spark_app: LineRpc, server: Server, filled: str) -> None:
     starting = json.dumps({filled: {"0": START_MS + 10_000, "1": START_MS + 30_001, "2": START_MS}})
     ending = json.dumps({filled: {"0": START_MS + 12_000, "1": START_MS + 99_000, "2": START_MS + 1}})
     by_partition = of(server, filled, startingOffsetsByTimestamp=starting, endingOffsetsByTimestamp=ending)
@@ -117,7 +117,7 @@ def test_a_batch_is_what_lies_between_times(spark_app: LineCalls, server: Server
     ]
 
 
-def test_a_batch_writes_keys_headers_and_partitions(spark_app: LineCalls, server: Server, topic: str) -> None:
+def test_a_batch_writes_keys_headers_and_partitions(spark_app: LineRpc, server: Server, topic: str) -> None:
     CLIENT.create_topic(server.bootstrap, topic, PARTITIONS)
     header = "named_struct('key', 'h', 'value', CAST(CAST(id AS STRING) AS BINARY))"
     headers = f"array({header}, named_struct('key', 'n', 'value', NULL))"
@@ -148,8 +148,8 @@ def test_a_batch_writes_keys_headers_and_partitions(spark_app: LineCalls, server
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_goes_on_where_its_checkpoint_stopped(
-    spark_app: LineCalls, server: Server, filled: str, tmp_path: Path
+def test_a_stream_continues_where_its_checkpoint_stopped(
+    spark_app: LineRpc, server: Server, filled: str, tmp_path: Path
 ) -> None:
     def run(checkpoint: str) -> list[list[Any]]:
         options = of(server, filled, startingOffsets="earliest", maxOffsetsPerTrigger="100")
@@ -169,7 +169,7 @@ def test_a_stream_goes_on_where_its_checkpoint_stopped(
 
 
 def test_a_stream_copies_a_topic_and_a_second_run_adds_nothing(
-    spark_app: LineCalls, server: Server, filled: str, tmp_path: Path
+    spark_app: LineRpc, server: Server, filled: str, tmp_path: Path
 ) -> None:
     copy = f"{filled}-copy"
     CLIENT.create_topic(server.bootstrap, copy, PARTITIONS)
@@ -196,6 +196,6 @@ def test_a_stream_copies_a_topic_and_a_second_run_adds_nothing(
         for partition in range(PARTITIONS)
     ]
     assert copied() == whole
-    # The control: one that begins anew does add to it.
+    # The control: one that begins again does add to it.
     run("another")
     assert copied() == [once + once for once in whole]

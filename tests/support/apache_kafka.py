@@ -100,7 +100,7 @@ class ApacheKafka:
                 self._launch()
                 return
             except ApacheKafkaFailed as failure:
-                self._ports = None  # never was up: the next start formats anew
+                self._ports = None  # never was up: the next start formats again
                 if attempt == _START_ATTEMPTS or "Address already in use" not in str(failure):
                     raise
 

@@ -55,7 +55,7 @@ def check_owners(group: Group, assignments: Mapping[str, MemberAssignment], owne
     wanted = {
         (topic, number): min(owners, readers)
         for topic, count in cluster.partitions.items()
-        if (readers := sum(topic in told.topics for told in subscriptions.values()))
+        if (readers := sum(topic in reported.topics for reported in subscriptions.values()))
         for number in range(count)
     }
     assert found == wanted
@@ -121,7 +121,7 @@ def _replica_racks(rng: random.Random, count: int, replicas: int) -> Sequence[fr
 
 
 def shuffled(group: Group, seed: int) -> Group:
-    """The same group, its members and topics told in another order."""
+    """The same group, its members and topics in another order."""
     cluster, subscriptions = group
     rng = random.Random(seed)
     topics = rng.sample(list(cluster.partitions), len(cluster.partitions))

@@ -43,7 +43,7 @@ class Browser:
         self._numbers = iter(range(1, 1 << 30))
         self._unread = b""
         self._session = ""
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         """Errors and warnings of the console, exceptions, and what the page's security policy has refused."""
         self.requests: list[str] = []
         """Addresses of everything that was asked for."""
@@ -149,10 +149,10 @@ class Browser:
         elif event == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
         elif event == "Runtime.exceptionThrown":
-            self.complaints.append(str(about["exceptionDetails"]))
+            self.errors.append(str(about["exceptionDetails"]))
         elif event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
-            self.complaints.append(str(about["args"]))
+            self.errors.append(str(about["args"]))
         elif event == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(str(about["entry"]["text"]))
+            self.errors.append(str(about["entry"]["text"]))
         elif event == "Audits.issueAdded":
-            self.complaints.append(str(about["issue"]))
+            self.errors.append(str(about["issue"]))

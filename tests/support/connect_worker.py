@@ -77,22 +77,22 @@ class ConnectWorker:
 
     def is_ready(self) -> bool:
         assert self._process is not None and self._process.poll() is None, self._log.read_text()[-4000:]
-        return self.asked("GET", "/connectors") is not None
+        return self.requested("GET", "/connectors") is not None
 
     def run_connector(self, name: str, config: Mapping[str, str]) -> bool:
         """Whether it was taken; a group that is rebalancing refuses it."""
-        return self.asked("PUT", f"/connectors/{name}/config", config) is not None
+        return self.requested("PUT", f"/connectors/{name}/config", config) is not None
 
     def tasks(self) -> list[Task]:
         """Of all connectors, with the address of the worker that runs each; none while it cannot be said."""
-        told = self.asked("GET", "/connectors?expand=status") or {}
+        reported = self.requested("GET", "/connectors?expand=status") or {}
         return [
             Task(connector, task["id"], task["state"], task["worker_id"])
-            for connector, described in told.items()
+            for connector, described in reported.items()
             for task in described["status"]["tasks"]
         ]
 
-    def asked(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+    def requested(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         """Its answer; None if it refuses, or does not listen yet."""
         request = urllib.request.Request(
             f"http://{self.address}{path}",

@@ -13,8 +13,8 @@ OTHER_VERSIONS = 62
 
 
 def difference(number: int) -> str:
-    """The text under a number, up to the next number or heading."""
-    found = re.search(rf"^{number}\. .*?(?=^\d+\. |^#|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    """The heading with this number and the text below it, up to the next heading."""
+    found = re.search(rf"^### {number}\. .*?(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None, f"{PAGE.name} has no number {number}"
     return found[0]
 

@@ -9,8 +9,8 @@ from typing import Final
 
 IMPORTED: Final = [
     "tests.broker.group_broker",
-    "tests.broker.killable",
-    "tests.client.consumer_process",
+    "tests.broker.crash_at_write",
+    "tests.holdfast_client.consumer_process",
     "tests.support.spark_engine",
 ]
 FORKS: Final = multiprocessing.get_context("forkserver")

@@ -7,18 +7,19 @@ from collections.abc import Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import holdfast.broker.handlers  # noqa: F401  # registers every handler
-from holdfast.broker.changes import Changes
-from holdfast.broker.config import BrokerConfig
-from holdfast.broker.connection import Connection
-from holdfast.broker.dispatch import HANDLERS, Encoded, RequestContext
-from holdfast.broker.doors import Door
-from holdfast.broker.listener import Listener
-from holdfast.broker.producer_ids import ProducerIds
-from holdfast.broker.security.settings import DoorSettings
-from holdfast.broker.slices import Slices
-from holdfast.broker.topics import Topic, Topics
-from holdfast.broker.transaction_refusals import TransactionRefusals
+import holdfast.broker.api.handlers  # noqa: F401  # registers every handler
+from holdfast.broker.api.registry import HANDLERS
+from holdfast.broker.api.rejected_transactions import RejectedTransactionsLog
+from holdfast.broker.api.replies import PreEncoded
+from holdfast.broker.api.request import ClientSession, RequestContext
+from holdfast.broker.config.broker import BrokerConfig
+from holdfast.broker.config.listeners import Listener
+from holdfast.broker.config.security import ListenerSecurity
+from holdfast.broker.network.bound_listener import BoundListener
+from holdfast.broker.storage.producer_ids import ProducerIds
+from holdfast.broker.storage.topics import Topic, Topics
+from holdfast.broker.util.shielded_tasks import ShieldedTasks
+from holdfast.broker.util.slices import SliceScheduler
 from holdfast.log import DataDirectory
 from holdfast.wire.batch import batches
 from holdfast.wire.message import decode, encode
@@ -29,13 +30,13 @@ NOW_MS = 1_700_000_000_000
 
 class _Peer:
     client_host = "192.0.2.7"
-    door = Door(Listener("broker.test", 9092), DoorSettings())
-    access = None
+    listener = BoundListener(Listener("broker.test", 9092), ListenerSecurity())
+    permissions = None
 
 
 class HandlerBroker:
     rack: str | None = None
-    users = None
+    authorizer = None
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
@@ -44,12 +45,12 @@ class HandlerBroker:
 
     def _open(self) -> None:
         self.data = DataDirectory.open(self.directory, node_id=self.config.node_id)
-        self.changes = Changes()
-        self.slices = Slices()
-        self.topics = Topics(self.data, self.config, self.changes, self.now_ms)
+        self.tasks = ShieldedTasks()
+        self.slices = SliceScheduler()
+        self.topics = Topics(self.data, self.config, self.tasks, self.now_ms)
         self.topics.load()
         self.producer_ids = ProducerIds(self.data.path)
-        self.transaction_refusals = TransactionRefusals()
+        self.rejected_transactions = RejectedTransactionsLog()
 
     @property
     def node_id(self) -> int:
@@ -82,16 +83,16 @@ class HandlerBroker:
         """What the handler returns in the end; the request goes through the codec of its version."""
         handler = HANDLERS[type(request).API.key]
         received = decode(type(request), version, encode(request, version))
-        context = RequestContext(cast("Connection", _Peer()), version, 1, "test")
+        context = RequestContext(cast("ClientSession", _Peer()), version, "test")
         answer = handler.function(self, received, context)
         if isinstance(answer, Generator):
-            answer = self.slices.begin(answer)
+            answer = self.slices.start(answer)
         return await answer if isinstance(answer, Coroutine) else answer
 
     async def answer(self, request: Any, version: int) -> Any:
         """The decoded reply; request and reply go through the codec of their version, as on a connection."""
         response = await self.handle(request, version)
-        body = response.body if isinstance(response, Encoded) else encode(response, version)
+        body = response.body if isinstance(response, PreEncoded) else encode(response, version)
         return decode(type(request).API.response, version, body)
 
     def ask(self, request: Any, version: int) -> Any:

@@ -27,10 +27,10 @@ from typing import Any, Self
 from holdfast.assignors.interface import Cluster, MemberSubscription
 from tests.support.kafka_distribution import LOG_CONFIG, REPOSITORY, KafkaUnavailable, kafka_distribution
 
-SOURCE = REPOSITORY / "tests" / "kafka" / "Assignors.java"
+SOURCE = REPOSITORY / "tests" / "java" / "Assignors.java"
 
 _PATIENCE_S = 120.0
-_LAST_WORDS = 30
+_STDERR_LINES = 30
 
 
 class JavaTooSlow(Exception):
@@ -66,8 +66,8 @@ class JavaAssignors:
             text=True,
             encoding="utf-8",
         )
-        self._said: deque[str] = deque(maxlen=_LAST_WORDS)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._listener = threading.Thread(target=self._read_stderr, daemon=True)
         self._listener.start()
 
     def __enter__(self) -> Self:
@@ -98,13 +98,13 @@ class JavaAssignors:
 
     def answer(self, asked: Mapping[str, Any], patience_s: float = _PATIENCE_S) -> JavaAnswer:
         """JavaTooSlow when it takes longer than `patience_s`: the JVM is killed, and this object of no more use."""
-        return self._ask(json.dumps(asked), patience_s)
+        return self._request(json.dumps(asked), patience_s)
 
     def again(self, patience_s: float = _PATIENCE_S) -> JavaAnswer:
         """The last case once more, without the cost of telling it."""
-        return self._ask("again", patience_s)
+        return self._request("again", patience_s)
 
-    def _ask(self, line: str, patience_s: float) -> JavaAnswer:
+    def _request(self, line: str, patience_s: float) -> JavaAnswer:
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
         try:
@@ -122,15 +122,15 @@ class JavaAssignors:
             raise self._died()
         return _understood(json.loads(answer))
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         assert self._jvm.stderr is not None
         for line in self._jvm.stderr:
-            self._said.append(line)
+            self._stderr.append(line)
 
     def _died(self) -> RuntimeError:
         self._jvm.wait()
         self._listener.join()
-        return RuntimeError(f"the JVM ended with exit code {self._jvm.returncode}:\n{''.join(self._said)}")
+        return RuntimeError(f"the JVM ended with exit code {self._jvm.returncode}:\n{''.join(self._stderr)}")
 
 
 def case(
@@ -149,7 +149,7 @@ def case(
         "assignor": assignor,
         "partitions": dict(cluster.partitions),
         "racks": {topic: [sorted(of_one) for of_one in racks] for topic, racks in cluster.racks.items()},
-        "members": {member: _member(told, lists) for member, told in subscriptions.items()},
+        "members": {member: _member(reported, lists) for member, reported in subscriptions.items()},
         "subscriptions": [list(topics) for topics in lists],
         "repeat": repeat,
         "seconds": seconds,
@@ -158,14 +158,14 @@ def case(
     }
 
 
-def _member(told: MemberSubscription, lists: dict[tuple[str, ...], int]) -> dict[str, Any]:
+def _member(reported: MemberSubscription, lists: dict[tuple[str, ...], int]) -> dict[str, Any]:
     return {
-        "topics": lists.setdefault(tuple(told.topics), len(lists)),
-        "user_data": None if told.user_data is None else base64.b64encode(told.user_data).decode(),
-        "owned": {topic: list(numbers) for topic, numbers in told.owned.items()},
-        "generation": told.generation,
-        "rack": told.rack,
-        "instance": told.group_instance_id,
+        "topics": lists.setdefault(tuple(reported.topics), len(lists)),
+        "user_data": None if reported.user_data is None else base64.b64encode(reported.user_data).decode(),
+        "owned": {topic: list(numbers) for topic, numbers in reported.owned.items()},
+        "generation": reported.generation,
+        "rack": reported.rack,
+        "instance": reported.group_instance_id,
     }
 
 

@@ -1,7 +1,7 @@
 """The bytes that members of Apache Kafka's own client write, and what they read in ours.
 
 What Java wrote is kept in `tests/unit/assignors/java_bytes.json`, so that no JVM is needed to compare with it;
-`tests/real/test_bytes_like_java.py` asks Java again. After a change of the cases write them anew:
+`tests/kafka_parity/test_bytes_like_java.py` asks Java again. After a change of the cases write them again:
 
     python -m tests.support.java_bytes
 """
@@ -18,7 +18,7 @@ from typing import Any
 from tests.support.java_assignors import java_command
 from tests.support.kafka_distribution import REPOSITORY
 
-SOURCE = REPOSITORY / "tests" / "kafka" / "MemberBytes.java"
+SOURCE = REPOSITORY / "tests" / "java" / "MemberBytes.java"
 STORED = REPOSITORY / "tests" / "unit" / "assignors" / "java_bytes.json"
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")

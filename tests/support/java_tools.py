@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from tests.support.java_assignors import java_command
 from tests.support.kafka_distribution import REPOSITORY
 
-SOURCE = REPOSITORY / "tests" / "kafka" / "Tools.java"
+SOURCE = REPOSITORY / "tests" / "java" / "Tools.java"
 
 
 class Done(NamedTuple):

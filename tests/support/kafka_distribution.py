@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-LOG_CONFIG = REPOSITORY / "tests" / "kafka" / "log4j2.xml"
+LOG_CONFIG = REPOSITORY / "tests" / "java" / "log4j2.xml"
 
 _INSTALL_TIMEOUT_S = 900  # a cold Maven resolve plus, on a bare machine, Java itself
 _TOOL_TIMEOUT_S = 120

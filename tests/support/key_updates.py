@@ -1,4 +1,4 @@
-"""A TLS 1.3 peer that does what Python's ssl cannot be told to: it asks for new keys, again and again.
+"""A TLS 1.3 peer that does what Python's ssl cannot be asked to: it asks for new keys, again and again.
 
 The calls are those of the OpenSSL that Python itself is linked with.
 """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.fixtures import KEEPS_ALL
 from tests.support.holdfast_broker import HoldfastBroker

@@ -16,7 +16,7 @@ from examples.demo.spark_home import make_spark_home
 from tests.support.fixtures import missing
 from tests.support.kafka_distribution import REPOSITORY, KafkaUnavailable, run_script
 
-APPS: Final = REPOSITORY / "tests" / "spark" / "apps"
+APPS: Final = REPOSITORY / "tests" / "spark" / "applications"
 QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -53,7 +53,7 @@ def run_app(
     python: Path | None = None,
     within_s: float = 200,
 ) -> Any:
-    """Runs tests/spark/apps/`name` with `options`; returns what it wrote to its file `said`, from JSON."""
+    """Runs tests/spark/applications/`name` with `options`; returns what it wrote to its file `said`, from JSON."""
     executable = python or Path(sys.executable)
     said = Path(options["directory"]) / "said.json"
     done = subprocess.run(

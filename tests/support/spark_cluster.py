@@ -58,7 +58,7 @@ class SparkCluster:
 
     @contextmanager
     def submitted(self, app: str, arguments: Sequence[str], settings: Mapping[str, str]) -> Iterator[Application]:
-        """Runs tests/spark/apps/`app` by spark-submit. It is ended, if it has not ended by itself, with the block."""
+        """Runs tests/spark/applications/`app` by spark-submit. It ends with the block at the latest."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
         for name, value in {**QUIET, **settings}.items():
             command += ["--conf", f"{name}={value}"]

@@ -2,7 +2,7 @@
 
 The reader lives in a process of its own, in which PySpark's own runner serves it: calls and answers travel over a
 socket in Spark's protocol, and `kill -9` is one. The engine keeps the two logs of a checkpoint, asks in Spark's order,
-reads what it is told to with librdkafka, and writes the rows down with the number of their batch. It can be killed at
+reads what it is asked to with librdkafka, and writes the rows down with the number of their batch. It can be killed at
 every point of a batch and begun again from its checkpoint with another reader.
 """
 
@@ -32,8 +32,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from holdfast.spark.offsets import OffsetRange
-from holdfast.spark.reading import Ranges
+from holdfast.spark.batch_offsets import OffsetRange
+from holdfast.spark.planning import OffsetRanges
 from pyspark_holdfast import DefaultSource
 from tests.support.forks import FORKS
 
@@ -112,8 +112,9 @@ class Checkpoint:
 
 
 def _serve(connection: socket.socket, log: Path) -> None:
-    """The whole life of the process. PySpark's runner is what it would be under Spark; so it is told that it is."""
+    """The whole life of the process. PySpark's runner is what it would be under Spark; and takes itself for that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})  # as in a child of a JVM
     logging.basicConfig(filename=log, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True)
     sys.modules["__main__"].__spec__ = importlib.util.find_spec(RUNNER)
     with log.open("ab") as file:
@@ -178,9 +179,9 @@ class ReaderProcess:
     def report_latest_offset(self) -> str:
         return self._text(runner.REPORT_LATEST_OFFSET_FUNC_ID)
 
-    def partitions(self, start: str, end: str) -> list[Ranges]:
+    def partitions(self, start: str, end: str) -> list[OffsetRanges]:
         count = self._call(runner.PARTITIONS_FUNC_ID, start, end)
-        found: list[Ranges] = [pickle.loads(self._read()) for _ in range(count)]
+        found: list[OffsetRanges] = [pickle.loads(self._read()) for _ in range(count)]
         assert self._answer() == runner.PREFETCHED_RECORDS_NOT_FOUND
         return found
 
@@ -191,7 +192,7 @@ class ReaderProcess:
         """As `kill -9` does."""
         self._process.kill()
         self._process.join(END_S)
-        self._hang_up()
+        self._disconnect()
 
     def kill_only(self) -> None:
         """The same, by another thread than the one that calls the reader: that one will see it."""
@@ -201,12 +202,12 @@ class ReaderProcess:
         """As Spark does when a query is stopped. Returns the exit code."""
         self._process.terminate()
         self._process.join(END_S)
-        self._hang_up()
+        self._disconnect()
         return self._process.exitcode
 
     def disconnect(self) -> int | None:
         """As the end of Spark's own process is seen."""
-        self._hang_up()
+        self._disconnect()
         self._process.join(END_S)
         return self._process.exitcode
 
@@ -219,10 +220,10 @@ class ReaderProcess:
     def clean(self) -> None:
         if self.is_alive:
             self.kill()
-        self._hang_up()
+        self._disconnect()
         self._directory.cleanup()
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         for one in (self._stream, self._socket):
             try:
                 one.close()
@@ -415,8 +416,8 @@ class Engine:
         self._reached(Point.COMMITTED, kill_at)
         return batch
 
-    def _execute(self, partitions: Sequence[Ranges]) -> list[Row]:
-        shipped: list[Ranges] = pickle.loads(pickle.dumps(partitions))
+    def _execute(self, partitions: Sequence[OffsetRanges]) -> list[Row]:
+        shipped: list[OffsetRanges] = pickle.loads(pickle.dumps(partitions))
         if not shipped:
             return []
         if self._executor is None:

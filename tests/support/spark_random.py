@@ -20,15 +20,16 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from holdfast import Consumer
-from holdfast.client.coordinator import GroupCoordinator
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.coordinator_client import CoordinatorClient
 from holdfast.client.errors import HoldfastError
-from holdfast.client.network import Network
+from holdfast.client.runtime import SYSTEM
 from holdfast.client.settings import NetworkSettings
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.quick_brokers import QUICK
 from tests.support.spark_engine import Checkpoint, Engine, Killed, Point, QueryFailed
-from tests.support.spark_world import World
+from tests.support.spark_harness import SparkHarness
 
 PARTITIONS: Final = 5
 PACE_S: Final = 0.02
@@ -61,10 +62,12 @@ class Processed:
 class Watch(threading.Thread):
     """Looks at the group's offsets all the while."""
 
-    def __init__(self, world: World, processed: Processed) -> None:
+    def __init__(self, world: SparkHarness, processed: Processed) -> None:
         super().__init__(daemon=True)
-        self._network = Network(NetworkSettings.from_config({"bootstrap.servers": world.server.bootstrap}))
-        self._world = world
+        self._network = ClusterClient(
+            NetworkSettings.from_config({"bootstrap.servers": world.server.bootstrap}), runtime=SYSTEM
+        )
+        self._harness = world
         self._processed = processed
         self._stopping = threading.Event()
         self.wrong: list[str] = []
@@ -73,13 +76,13 @@ class Watch(threading.Thread):
         self._offsets: list[list[int]] = [[] for _ in range(PARTITIONS)]
 
     def run(self) -> None:
-        coordinator = GroupCoordinator(self._network, self._world.group)
-        where = [(self._world.topic, partition) for partition in range(PARTITIONS)]
+        coordinator = CoordinatorClient(self._network, self._harness.group)
+        where = [(self._harness.topic, partition) for partition in range(PARTITIONS)]
         while not self._stopping.wait(0.02):
             try:
                 found = coordinator.fetch_offsets(where, time.monotonic() + 1)
             except HoldfastError:
-                coordinator.hang_up()  # the broker is away
+                coordinator.close()  # the broker is away
                 continue
             self._compare({partition: committed.offset for (_, partition), committed in found.items()})
 
@@ -115,7 +118,7 @@ class Queries(threading.Thread):
         self._rng = rng
         self.checkpoint = Checkpoint()
         self.failures: list[str] = []
-        self.lives = 0
+        self.starts = 0
         self._options = {
             "kafka.session.timeout.ms": str(int(SESSION_S * 1000)),
             "kafka.client.id": name,
@@ -128,7 +131,7 @@ class Queries(threading.Thread):
 
     def run(self) -> None:
         while not self._run.over.is_set():
-            self.lives += 1
+            self.starts += 1
             try:
                 self._live_once()
             except Killed:
@@ -142,7 +145,7 @@ class Queries(threading.Thread):
                 self._run.over.wait(self._rng.choice([0.0, 0.3, 1.5 * SESSION_S]))
 
     def _live_once(self) -> None:
-        engine = self._engine = self._run.world.query(self._options, self.checkpoint)
+        engine = self._engine = self._run.harness.query(self._options, self.checkpoint)
         engine.at_point = self._at_point
         try:
             self._live(engine)
@@ -199,7 +202,7 @@ class PlainConsumer(threading.Thread):
                     self.failures.append(str(error))
 
     def _live(self) -> None:
-        world, since, asked = self._run.world, dict[int, float](), 0.0
+        world, since, asked = self._run.harness, dict[int, float](), 0.0
         consumer = Consumer(
             {
                 "bootstrap.servers": world.server.bootstrap,
@@ -242,7 +245,7 @@ class RandomRun:
     def __init__(self, broker: HoldfastBroker, seed: int) -> None:
         self._rng = random.Random(seed)
         self._broker = broker
-        self.world = World(broker)
+        self.harness = SparkHarness(broker)
         self.processed = Processed()
         self.chaos = True
         self.over = threading.Event()
@@ -256,8 +259,8 @@ class RandomRun:
 
     def run(self, chaos_s: float, broker_kills: int) -> None:
         """Raises AssertionError if anything is wrong."""
-        self.world.make_topic(PARTITIONS)
-        watch = self._watch = Watch(self.world, self.processed)
+        self.harness.make_topic(PARTITIONS)
+        watch = self._watch = Watch(self.harness, self.processed)
         with self._running(watch):
             self._disturb(chaos_s, broker_kills)
             self.chaos = False
@@ -282,7 +285,7 @@ class RandomRun:
             for thread in [self._producer, *self.queries, *self.plain]:
                 thread.join(60)
             watch.stop()
-            self.world.close()
+            self.harness.close()
 
     def _disturb(self, chaos_s: float, broker_kills: int) -> None:
         began = time.monotonic()
@@ -310,7 +313,7 @@ class RandomRun:
         number = 0
         while not self._still.wait(PACE_S):
             for partition in range(PARTITIONS):
-                producer.produce(self.world.topic, b"%d" % number, partition=partition, on_delivery=self._delivered)
+                producer.produce(self.harness.topic, b"%d" % number, partition=partition, on_delivery=self._delivered)
             number += 1
             producer.poll(0)
         producer.flush(60)
@@ -340,13 +343,13 @@ class RandomRun:
         for _, partition, offset, _ in self.processed.events:
             seen[partition, offset] = seen.get((partition, offset), 0) + 1
         again = sum(count - 1 for count in seen.values())
-        lives = [query.lives for query in self.queries]
+        starts = [query.starts for query in self.queries]
         batches = [len(query.checkpoint.written) for query in self.queries]
         by = {
             name: sum(1 for who, *_ in self.processed.events if who == name)
             for name in sorted({who for who, *_ in self.processed.events})
         }
-        return f"{len(seen)} records, {again} again; queries' lives {lives}, batches {batches}; read by {by}"
+        return f"{len(seen)} records, {again} again; queries' starts {starts}, batches {batches}; read by {by}"
 
 
 def main() -> None:

@@ -29,19 +29,19 @@ def by_topic(names: str | Iterable[Partition]) -> dict[str, list[int]]:
     return found
 
 
-def spoken(partitions: Mapping[str, Sequence[int]]) -> str:
+def encoded(partitions: Mapping[str, Sequence[int]]) -> str:
     """Partitions by topic as ``"t1-0 t2-1"``."""
     return " ".join(f"{topic}-{number}" for topic in sorted(partitions) for number in partitions[topic])
 
 
 def answers(assignments: Mapping[str, MemberAssignment]) -> dict[str, str]:
-    return {member: spoken(given.partitions) for member, given in assignments.items()}
+    return {member: encoded(given.partitions) for member, given in assignments.items()}
 
 
-def told(
+def subscriptions_of(
     kind: type[StickyFamily], topics: Sequence[str], owned: Mapping[str, Sequence[int]], generation: int = NO_GENERATION
 ) -> MemberSubscription:
-    """The subscription of a member that was given ``owned`` in that generation, as that assignor would have it told."""
+    """The subscription of a member that was given ``owned`` in that generation, as that assignor encodes it."""
     if kind is CooperativeStickyAssignor:
         return MemberSubscription(topics, owned=owned, generation=generation)
     assignor = StickyAssignor()
@@ -86,11 +86,11 @@ def badness(group: Group, assigned: Mapping[Partition, str], before: Mapping[Par
 
 
 def least_badness(group: Group, before: Mapping[Partition, str]) -> tuple[list[int], int]:
-    """By trying every assignment that there is."""
+    """By trying every possible assignment."""
     cluster, subscriptions = group
     partitions = [(topic, number) for topic, count in cluster.partitions.items() for number in range(count)]
     readers = {
-        topic: [member for member, told in subscriptions.items() if topic in told.topics]
+        topic: [member for member, reported in subscriptions.items() if topic in reported.topics]
         for topic in cluster.partitions
     }
     wanted = [partition for partition in partitions if readers[partition[0]]]
@@ -117,7 +117,7 @@ def small_groups(draw: st.DrawFn, kind: type[StickyFamily]) -> tuple[Group, Clai
     )
     claims = {member: (draw(claim), draw(st.integers(-1, 2))) for member in members}
     subscriptions = {
-        member: told(kind, same if equal else draw(some), owned, generation)
+        member: subscriptions_of(kind, same if equal else draw(some), owned, generation)
         for member, (owned, generation) in claims.items()
     }
     return (Cluster(counts), subscriptions), claims

@@ -44,7 +44,7 @@ class TcpProxy:
         self._lock = threading.Lock()
         self._links: set[_Link] = set()
         self._requests_seen: dict[int, int] = {}
-        self._doomed: tuple[int, threading.Event] | None = None
+        self._to_swallow: tuple[int, threading.Event] | None = None
         threading.Thread(target=self._accept, name="tcp-proxy", daemon=True).start()
 
     @property
@@ -64,7 +64,7 @@ class TcpProxy:
         """The next reply of this API is lost and its connection cut; the event tells that it has happened."""
         swallowed = threading.Event()
         with self._lock:
-            self._doomed = (api_key, swallowed)
+            self._to_swallow = (api_key, swallowed)
         return swallowed
 
     def requests_seen(self, api_key: int) -> int:
@@ -72,7 +72,7 @@ class TcpProxy:
         with self._lock:
             return self._requests_seen.get(api_key, 0)
 
-    def is_waiting(self, api_key: int, since: float) -> bool:
+    def has_unanswered(self, api_key: int, since: float) -> bool:
         """Whether a request of this API, forwarded after ``since`` (monotonic seconds), is still unanswered."""
         with self._lock:
             return any(
@@ -104,7 +104,7 @@ class TcpProxy:
 
     def _connect(self, client: socket.socket) -> None:
         try:
-            assert self._target is not None, "the proxy was never told where to forward to"
+            assert self._target is not None, "the proxy was never reported where to forward to"
             broker = socket.create_connection(self._target)
         except OSError:  # the broker is down: so is the wire
             client.close()
@@ -137,8 +137,8 @@ class TcpProxy:
             (correlation_id,) = struct.unpack_from(">i", frame, 4)
             with self._lock:
                 api_key, _ = link.unanswered.pop(correlation_id, (None, 0.0))
-                if self._doomed is not None and self._doomed[0] == api_key:
-                    swallowed, self._doomed = self._doomed[1], None
+                if self._to_swallow is not None and self._to_swallow[0] == api_key:
+                    swallowed, self._to_swallow = self._to_swallow[1], None
                     swallowed.set()
                     return
             link.client.sendall(frame)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import uvloop
 
-from holdfast.broker.config import BrokerConfig
+from holdfast.broker.config.broker import BrokerConfig
 from holdfast.broker.server import Broker
 
 PATIENCE_S = 60

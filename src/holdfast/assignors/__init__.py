@@ -1,4 +1,4 @@
-"""Who gets what: the assignors that Kafka's own client has, three more, and the interface for one's own.
+"""Assignors: those of Kafka's Java client, three of Holdfast's own, and the interface for custom ones.
 
 from holdfast.assignors import CopartitionedAssignor, assignor
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.assignors.builtin import BUILTIN
 from holdfast.assignors.copartitioned import CopartitionedAssignor
 from holdfast.assignors.interface import (
     NO_GENERATION,
@@ -49,6 +50,8 @@ __all__ = [
     "UnknownAssignor",
     "assignor",
 ]
+
+ASSIGNORS.update(BUILTIN)
 
 _IN_ARRAYS: Final = {
     "CooperativeStickyAssignor": "holdfast.assignors.cooperative_sticky",

@@ -1,7 +1,7 @@
-"""Cooperative-sticky: members go on reading what they have until the new assignment lacks it (KIP-429).
+"""Cooperative-sticky: members keep reading their partitions until a new assignment lacks them (KIP-429).
 
-So a partition that changes hands is given to nobody at first. Its owner sees that it is gone, gives it up and joins
-once more, and in that second round it is free. Nobody ever gets a partition that somebody else is still reading.
+A partition that moves is first left unassigned. Its owner revokes it and rejoins, and the second rebalance assigns it.
+A member never gets a partition that another one is still reading.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 
 from holdfast.assignors import sticky_user_data
-from holdfast.assignors.claims import Claim, Ownership
 from holdfast.assignors.interface import NO_GENERATION, MemberAssignment, MemberSubscription, RebalanceProtocol
-from holdfast.assignors.numbering import NOBODY, Numbering, Numbers
+from holdfast.assignors.owned_claims import Claim, Ownership
+from holdfast.assignors.partition_index import UNASSIGNED, Numbers, PartitionIndex
 from holdfast.assignors.sticky_family import StickyFamily
 
 _GENERATION: Final = Struct(">i")
@@ -34,19 +34,19 @@ class CooperativeStickyAssignor(StickyFamily):
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
         return _GENERATION.pack(self._generation)
 
-    def claims(self, subscriptions: Iterable[MemberSubscription], numbering: Numbering) -> Iterator[Claim]:
+    def claims(self, subscriptions: Iterable[MemberSubscription], numbering: PartitionIndex) -> Iterator[Claim]:
         for member, subscription in enumerate(subscriptions):
             yield Claim(member, numbering.numbers_of(subscription.owned), _generation(subscription))
 
     def hand_over(self, assigned: Numbers, ownership: Ownership) -> Numbers:
-        return np.where(ownership.free_for(assigned), assigned, np.int32(NOBODY))
+        return np.where(ownership.free_for(assigned), assigned, np.int32(UNASSIGNED))
 
 
 def _generation(subscription: MemberSubscription) -> int:
-    """Members whose subscription has no room for it (before v2) say it in their user data.
+    """Members whose subscription has no field for the generation (before v2) send it in their user data.
 
-    That of Java's client is the generation and nothing else; librdkafka's is that of the eager sticky assignor, in
-    which the generation comes last. Read as Java's it would be the number of topics: an old claim, and a wrong one.
+    The user data of Java's client is only the generation. librdkafka's is that of the eager sticky assignor, in which
+    the generation is last. Read as Java's, it would be the number of topics, an old and wrong claim.
     """
     if subscription.generation > NO_GENERATION:
         return subscription.generation

@@ -1,26 +1,27 @@
-"""Co-partitioned: topics that are joined with each other, and some other strategy for the rest.
+"""Co-partitioned: joined topics are assigned together, the others by another strategy.
 
     CopartitionedAssignor()
     CopartitionedAssignor(groups=[["orders", "payments"], ["clicks", "views"]], rest="sticky")
 
 Without groups, as by the name `copartitioned`, topics with the same number of partitions form a group if a member
-subscribes to all of them. The largest set of topics that any member has comes first, then the largest of what is left;
-of two equally large ones, that of more members. So each topic is in one group at most, and each group has members that
-subscribe to all of it. (Kafka's `range` keeps topics together only if all their subscribers are the same.)
+subscribes to all of them. The largest set of topics of any member is the first group, then the largest set of the
+remaining topics. Of two equally large sets, the one with more members is first. Each topic is therefore in one group at
+most, and each group has members that subscribe to all of it. (Kafka's `range` keeps topics together only if all their
+subscribers are the same.)
 
-Partition i of every topic of a group goes to one and the same member, so that it has in its own hands whatever has the
-same key. The partitions with one number are dealt together, one number after the other around the members; the next
-group goes on where the last one ended, so that nobody always gets the larger share.
+Partition i of every topic of a group goes to the same member, which therefore has all records of a key. Partitions with
+the same number are distributed together, in turn to the members. The next group continues where the last one ended, so
+that no member always gets the larger quota.
 
-Where the topics of a group do not quite fit together:
+When the topics of a group do not quite match:
 
-- **Unequal counts.** Number i of every topic that has a number i still goes to one member; the numbers that only the
-  longer topics have are dealt on. Nobody's share of any one topic is larger by more than one than another's. (That
-  the same key is in the same number of both is then for the producers to see to.)
-- **Members with only a part of the topics.** As long as somebody subscribes to all topics of the group, only those who
-  do get any of it: a share in `orders` without the same share in `payments` would be of no use to anybody. If
-  nobody does, then topics with the same subscribers are still dealt together, and the others each by itself.
-- **A topic that does not exist, or to which nobody subscribes,** is left out; the others are joined without it.
+- **Unequal counts.** Partition i of every topic that has a partition i still goes to one member; the partitions that
+  only the longer topics have are distributed after them. The members' counts differ by one at most in every topic.
+  (Producers must ensure that a key has the same partition number in both topics.)
+- **Members with only some of the topics.** If any member subscribes to all topics of the group, only such members get
+  partitions of it: partitions of `orders` without those of `payments` are useless. If there is no such member, topics
+  with the same subscribers are still distributed together, and the others each by itself.
+- **A topic that does not exist, or that has no subscriber,** is omitted; the others are joined without it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from holdfast.assignors.dealing import Shares, Table, deal
+from holdfast.assignors.callbacks import notify_assignment
 from holdfast.assignors.interface import (
     Assignor,
     Cluster,
@@ -39,28 +40,31 @@ from holdfast.assignors.interface import (
     MemberSubscription,
     RebalanceProtocol,
 )
-from holdfast.assignors.listening import tell
-from holdfast.assignors.ordering import subscribers, utf16
+from holdfast.assignors.java_order import subscribers, utf16
+from holdfast.assignors.registry import assignor
+from holdfast.assignors.roundrobin_cursor import Assignments, RoundRobinCursor, distribute
 
 Value = TypeVar("Value")
 
 
 class CopartitionedAssignor(Assignor):
-    """Joined topics together, the others by `rest`. The leader's groups count: configure all members alike."""
+    """Assigns joined topics together, the others by `rest`. The leader's groups apply, so configure all members
+    alike."""
 
     name = "holdfast-copartitioned"
 
     def __init__(self, groups: Iterable[Iterable[str]] | None = None, rest: str | Assignor = "range") -> None:
         self.groups = None if groups is None else _groups(groups)
-        """None: whichever topics go together by what the members subscribe to."""
+        """None if the groups are derived from the subscriptions."""
         self.rest = _strategy(rest)
-        # What a joint share gives up and takes over would have to wait for the other hand-overs.
+        # In a cooperative group a joint assignment would have to wait for the revocations of the rest.
         if self.rest.protocol is not RebalanceProtocol.EAGER:
             raise ValueError(f"the rest of a co-partitioned assignor must be eager, which {self.rest.name!r} is not")
-        self.several_owners = self.rest.several_owners
-        self.may_leave_out = self.rest.may_leave_out
+        self.allows_multiple_owners = self.rest.allows_multiple_owners
+        self.allows_unassigned = self.rest.allows_unassigned
 
-    # Which topics are joined by their subscribers is known to the leader alone: without groups the rest hears of all.
+    # Only the leader knows groups that are derived from the subscriptions, so without groups the rest is notified of
+    # all topics.
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:
         joined = _topics_of(self.groups or ())
@@ -68,35 +72,37 @@ class CopartitionedAssignor(Assignor):
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
         of_the_rest = _without(_topics_of(self.groups or ()), assignment.partitions)
-        tell(self.rest, replace(assignment, partitions=of_the_rest), generation)
+        notify_assignment(self.rest, replace(assignment, partitions=of_the_rest), generation)
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]) -> dict[str, MemberAssignment]:
         topics = subscribers(cluster, subscriptions)
         groups = _shared_topics(cluster, topics) if self.groups is None else self.groups
         rest = self._assign_rest(cluster, subscriptions, _topics_of(groups))
-        shares: Shares = {member: dict(rest[member].partitions) for member in subscriptions}
-        table = Table(subscriptions)
+        assignments: Assignments = {member: dict(rest[member].partitions) for member in subscriptions}
+        cursor = RoundRobinCursor(subscriptions)
         for group in groups:
-            for joined, members in _deals({topic: topics[topic] for topic in group if topic in topics}):
-                _deal_together(cluster, joined, members, table, shares)
-        return {member: replace(rest[member], partitions=share) for member, share in shares.items()}
+            for joined, members in _distributions({topic: topics[topic] for topic in group if topic in topics}):
+                _distribute_together(cluster, joined, members, cursor, assignments)
+        return {member: replace(rest[member], partitions=partitions) for member, partitions in assignments.items()}
 
     def _assign_rest(
         self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription], joined: frozenset[str]
     ) -> Mapping[str, MemberAssignment]:
-        told = {
+        remaining = {
             member: replace(one, topics=[topic for topic in one.topics if topic not in joined])
             for member, one in subscriptions.items()
         }
-        return self.rest.assign(replace(cluster, partitions=_without(joined, cluster.partitions)), told)
+        return self.rest.assign(replace(cluster, partitions=_without(joined, cluster.partitions)), remaining)
 
 
-def _deal_together(cluster: Cluster, joined: list[str], members: list[str], table: Table, shares: Shares) -> None:
-    around = table.around(members)
+def _distribute_together(
+    cluster: Cluster, joined: list[str], members: list[str], cursor: RoundRobinCursor, assignments: Assignments
+) -> None:
+    around = cursor.rotate(members)
     for topic in joined:
-        deal(topic, cluster.partitions[topic], around, shares)
+        distribute(topic, cluster.partitions[topic], around, assignments)
     longest = max(cluster.partitions[topic] for topic in joined)
-    table.last_was(around[(longest - 1) % len(around)])
+    cursor.advance_past(around[(longest - 1) % len(around)])
 
 
 def _topics_of(groups: Iterable[Iterable[str]]) -> frozenset[str]:
@@ -108,7 +114,7 @@ def _without(joined: frozenset[str], by_topic: Mapping[str, Value]) -> dict[str,
 
 
 def _shared_topics(cluster: Cluster, topics: Mapping[str, list[str]]) -> list[tuple[str, ...]]:
-    """The groups that the subscriptions make, by the rule at the top. Topics without a partner are in none."""
+    """The groups that are derived from the subscriptions (see above). Topics without a partner are in none."""
     by_count: dict[tuple[str, int], list[str]] = defaultdict(list)
     for topic, members in topics.items():  # in the order of their names
         for member in members:
@@ -132,8 +138,8 @@ def _shared_topics(cluster: Cluster, topics: Mapping[str, list[str]]) -> list[tu
     return groups
 
 
-def _deals(topics: Mapping[str, list[str]]) -> list[tuple[list[str], list[str]]]:
-    """Which topics of a group are dealt together, and to whom."""
+def _distributions(topics: Mapping[str, list[str]]) -> list[tuple[list[str], list[str]]]:
+    """Which topics of a group are distributed together, and to which members."""
     if not topics:
         return []
     have_all = set.intersection(*(set(members) for members in topics.values()))
@@ -146,7 +152,7 @@ def _deals(topics: Mapping[str, list[str]]) -> list[tuple[list[str], list[str]]]
 
 
 def _groups(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    """Each topic in one group at most: it cannot be kept together with two different ones."""
+    """Checks that each topic is in one group at most, because it cannot be joined with two different ones."""
     given = list(groups)
     if any(isinstance(group, str) for group in given):
         raise TypeError(f"groups are lists of topics, such as [['orders', 'payments']], not {given!r}")
@@ -161,7 +167,4 @@ def _groups(groups: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
 def _strategy(rest: str | Assignor) -> Assignor:
     if isinstance(rest, Assignor):
         return rest
-    # Here, not above: the registry knows this module too.
-    from holdfast.assignors.registry import assignor
-
     return assignor(rest)

@@ -1,19 +1,20 @@
-"""What an assignor is: the leader's answer to "who gets what", as one small class.
+"""The interface of an assignor: one small class that the leader of a group runs.
 
     class Everything(Assignor):
         name = "everything-to-the-first"
 
         def assign(self, cluster, subscriptions):
             first = min(subscriptions)
-            shares = {member: MemberAssignment({}) for member in subscriptions}
-            shares[first] = MemberAssignment({topic: list(range(count)) for topic, count in cluster.partitions.items()})
-            return shares
+            assignments = {member: MemberAssignment({}) for member in subscriptions}
+            every_partition = {topic: list(range(count)) for topic, count in cluster.partitions.items()}
+            assignments[first] = MemberAssignment(every_partition)
+            return assignments
 
-An assignor belongs to one consumer. What it remembers it remembers in the instance, never in the class: two consumers
-of one process that shared their memory would both claim what only one of them has.
+An assignor belongs to one consumer. Keep its state in the instance, never in the class: two consumers of one process
+that share state would both claim the partitions of one of them.
 
-`on_assignment` is optional. Where it is defined, every member calls it with what it was given: `on_assignment(self,
-assignment)`, or `on_assignment(self, assignment, generation)` for those who must know how fresh it is (KIP-341).
+`on_assignment` is optional. If it is defined, every member calls it with its assignment: `on_assignment(self,
+assignment)`, or `on_assignment(self, assignment, generation)` to get the generation, too (KIP-341).
 """
 
 from __future__ import annotations
@@ -28,32 +29,33 @@ NO_GENERATION: Final = -1
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions before they rejoin. A consumer does what all its assignors can."""
+    """What members do with their partitions before they rejoin. A consumer uses a protocol that all its assignors
+    support."""
 
     EAGER = 0
-    """Give up everything, then join."""
+    """Revoke all partitions, then join."""
     COOPERATIVE = 1
-    """Keep everything, give up what the new assignment lacks, and join once more (KIP-429)."""
+    """Keep all partitions, revoke those that the new assignment lacks, and rejoin (KIP-429)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The topics that anybody in the group subscribes to, as the leader sees them. A missing topic does not exist."""
+    """The topics that any member subscribes to, from the leader's metadata. A missing topic does not exist."""
 
     partitions: Mapping[str, int]
-    """How many partitions each topic has."""
+    """The number of partitions of each topic."""
     racks: Mapping[str, Sequence[frozenset[str]]] = field(default_factory=dict)
-    """The racks of each partition's replicas, where they are known (KIP-881)."""
+    """The racks of each partition's replicas, if known (KIP-881)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member told the leader, and what the coordinator told about the member."""
+    """The subscription of one member, with what the coordinator knows about the member."""
 
     topics: Collection[str]
     user_data: bytes | None = None
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The partitions that it still has, by topic."""
+    """The partitions that it still owns, by topic."""
     generation: int = NO_GENERATION
     """The generation in which it got them."""
     rack: str | None = None
@@ -62,29 +64,29 @@ class MemberSubscription:
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """What one member gets: partitions by topic, each list in order and without topics that have none."""
+    """The assignment of one member: partitions by topic, each list in order, without empty topics."""
 
     partitions: Mapping[str, Sequence[int]]
     user_data: bytes | None = None
 
 
 class Assignor(ABC):
-    """Who gets what. Subclass it, give it a name that all members of the group know, and write `assign`."""
+    """Assigns partitions. Subclass it, set a name that all members of the group use, and implement `assign`."""
 
     name: str
     """The protocol name by which members agree on an assignor."""
     protocol: RebalanceProtocol = RebalanceProtocol.EAGER
-    several_owners: bool = False
-    """Whether a partition may be given to several members. Otherwise that is taken for a mistake and refused."""
-    may_leave_out: bool = False
-    """Whether a subscribed partition may be given to nobody. Otherwise that is taken for a mistake and refused."""
+    allows_multiple_owners: bool = False
+    """Whether a partition may be assigned to several members. Otherwise that is rejected as a mistake."""
+    allows_unassigned: bool = False
+    """Whether a subscribed partition may stay unassigned. Otherwise that is rejected as a mistake."""
 
     def subscription_user_data(self, topics: Collection[str]) -> bytes | None:  # noqa: ARG002
-        """What the leader should know of this member besides its topics."""
+        """The user data that this member sends to the leader in addition to its topics."""
         return None
 
     @abstractmethod
     def assign(
         self, cluster: Cluster, subscriptions: Mapping[str, MemberSubscription]
     ) -> Mapping[str, MemberAssignment]:
-        """By member id, one entry for every member, also for one that gets nothing."""
+        """By member id, with one entry for every member, even if it gets no partitions."""

@@ -1,7 +1,7 @@
-"""Range where racks are known (KIP-881): the same quotas, but a member prefers what has a replica in its own rack.
+"""Range with racks (KIP-881): the same quotas, but a member prefers partitions with a replica in its own rack.
 
-A partition goes by rack only as far as quotas allow it, and co-partitioned topics only together. What is then left over
-is dealt in runs, as ever. A member that names no rack is near to everything.
+Partitions are assigned by rack only as far as quotas allow, and co-partitioned topics only together. The remaining
+partitions are assigned in runs. A member without a rack is near to all partitions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NOWHERE: Final[frozenset[str]] = frozenset()
 def racks_matter(
     cluster: Cluster, subscriptions: Mapping[str, MemberSubscription], topics: Mapping[str, Sequence[str]]
 ) -> bool:
-    """Whether there is a topic of which some partitions are nearer to some of its members than others."""
-    if not cluster.racks or not any(told.rack for told in subscriptions.values()):
+    """Whether any topic has partitions that are near to some of its members and not to others."""
+    if not cluster.racks or not any(subscription.rack for subscription in subscriptions.values()):
         return False
     return any(_nearer_to_some(cluster, subscriptions, topic, members) for topic, members in topics.items())
 
@@ -43,29 +43,31 @@ def assign_by_rack(
     cluster: Cluster,
     subscriptions: Mapping[str, MemberSubscription],
     topics: Mapping[str, Sequence[str]],
-    shares: dict[str, dict[str, list[int]]],
+    assignments: dict[str, dict[str, list[int]]],
 ) -> None:
-    """Into `shares`. Topics with the same members and number of partitions are one deal, for all of them alike."""
+    """Adds to `assignments`. Topics with the same members and number of partitions are distributed alike."""
     together: dict[tuple[tuple[str, ...], int], list[str]] = defaultdict(list)
     for topic, members in topics.items():
         together[tuple(members), cluster.partitions[topic]].append(topic)
     for (of_these, count), joined in together.items():
-        deal = _Deal(of_these, count, {member: subscriptions[member].rack or None for member in of_these})
+        distribution = _Distribution(
+            of_these, count, {member: subscriptions[member].rack or None for member in of_these}
+        )
         racks = [_racks(cluster, topic) for topic in joined]
         if len(joined) > 1:
-            # Near to all of them, or it does not count: partition i of each stays with partition i of the others.
-            deal.one_by_one([frozenset.intersection(*of_one) for of_one in zip(*racks, strict=True)])
+            # It must be near in all of these topics, because partition i of each is assigned to the same member.
+            distribution.assign_by_common_rack([frozenset.intersection(*of_one) for of_one in zip(*racks, strict=True)])
         elif _nearer_to_some(cluster, subscriptions, joined[0], of_these):
-            deal.in_runs_by_rack(racks[0])
-        deal.in_runs()
+            distribution.assign_runs_by_rack(racks[0])
+        distribution.assign_runs()
         for topic in joined:
-            for member, numbers in deal.given.items():
+            for member, numbers in distribution.given.items():
                 if numbers:
-                    shares[member][topic] = sorted(numbers)
+                    assignments[member][topic] = sorted(numbers)
 
 
-class _Deal:
-    """Partitions 0 to `count` - 1 and who has which so far. Nobody ever gets more than range would give."""
+class _Distribution:
+    """Partitions 0 to `count` - 1 and their members so far. No member gets more than in range without racks."""
 
     def __init__(self, members: Sequence[str], count: int, rack_of: Mapping[str, str | None]) -> None:
         self.given: dict[str, list[int]] = {member: [] for member in members}
@@ -73,9 +75,9 @@ class _Deal:
         self._left: dict[int, None] = dict.fromkeys(range(count))
         self._each, self._one_more = divmod(count, len(members))
 
-    def one_by_one(self, near: Sequence[frozenset[str]]) -> None:
-        """Each partition to the first member that is near and has room."""
-        # Room only shrinks: who is passed over for the want of it is never looked at again.
+    def assign_by_common_rack(self, near: Sequence[frozenset[str]]) -> None:
+        """Assigns each partition to the first member that is near and below its quota."""
+        # A member that has reached its quota is never visited again.
         waiting: dict[str | None, list[tuple[int, str]]] = defaultdict(list)
         for turn, member in reversed(list(enumerate(self.given))):
             waiting[self._rack_of[member]].append((turn, member))
@@ -90,21 +92,22 @@ class _Deal:
             waiting.pop()
         return waiting[-1] if waiting else None
 
-    def in_runs_by_rack(self, racks: Sequence[frozenset[str]]) -> None:
-        """Each member takes what is near to it, in order, up to its quota."""
+    def assign_runs_by_rack(self, racks: Sequence[frozenset[str]]) -> None:
+        """Each member gets the partitions near to it, in order, up to its quota."""
         by_rack: dict[str, list[int]] = defaultdict(list)
         for number, of_one in enumerate(racks):
             for rack in of_one:
                 by_rack[rack].append(number)
-        # One look through each rack for all its members: what one of them saw is taken, by it or before it.
+        # One pass over each rack is enough for all its members, because every partition that one of them has visited is
+        # assigned.
         near = {rack: (n for n in numbers if n in self._left) for rack, numbers in by_rack.items()}
-        self._take_turns(lambda rack: self._left if rack is None else near.get(rack, ()))
+        self._fill_quotas(lambda rack: self._left if rack is None else near.get(rack, ()))
 
-    def in_runs(self) -> None:
-        """Each member takes what is left, in order, up to its quota."""
-        self._take_turns(lambda _: self._left)
+    def assign_runs(self) -> None:
+        """Each member gets the remaining partitions, in order, up to its quota."""
+        self._fill_quotas(lambda _: self._left)
 
-    def _take_turns(self, open_to: Callable[[str | None], Iterable[int]]) -> None:
+    def _fill_quotas(self, open_to: Callable[[str | None], Iterable[int]]) -> None:
         for member in self.given:
             if taken := list(islice(open_to(self._rack_of[member]), self._room(member))):
                 self._give(member, taken)

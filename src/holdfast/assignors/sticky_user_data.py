@@ -1,10 +1,10 @@
-"""What a member of a sticky group tells its leader: what it had, and since KIP-341 in which generation it got it.
+"""The user data of a sticky member: its previous assignment, and since KIP-341 the generation.
 
     v0   previous_assignment [topic STRING, partitions [INT32]]
     v1   the same, then generation INT32
 
-Nothing says which version it is. A leader of before KIP-341 reads what it knows and never sees the four bytes after it;
-a leader of today takes bytes without them for v0. Bytes that are neither are no claim at all.
+There is no version field. A leader from before KIP-341 ignores the four bytes at the end. A later leader reads data
+without them as v0. Other bytes are not a claim.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from holdfast.assignors.interface import NO_GENERATION
 
 _INT32: Final = Struct(">i")
 _LENGTH: Final = Struct(">h")
-_LONGEST_NAME: Final = 2**15 - 1
+_MAX_NAME_LENGTH: Final = 2**15 - 1
 _BIG_ENDIAN: Final = np.dtype(">i4")
 
 _HASH_TABLE_SIZE: Final = 16
-"""Of a fresh java.util.HashMap."""
+"""The capacity of a new java.util.HashMap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things stand in the bytes: topic after topic, each with how many partitions."""
+    """The layout of the bytes: topic after topic, each with its number of partitions."""
 
     topics: Sequence[bytes] = ()
-    """As they stand there. Nothing promises that they are UTF-8."""
+    """As bytes, because they need not be UTF-8."""
     lengths: Sequence[int] = ()
     starts: Sequence[int] = ()
-    """Where the partitions of each begin."""
+    """The start of the partitions of each topic."""
     end: int = 0
 
 
@@ -65,24 +65,25 @@ def encode(partitions: Mapping[str, Sequence[int]], generation: int) -> bytes:
 
 
 class Reader:
-    """Reads what the members of one group say, one after the other.
+    """Decodes the user data of the members of one group, one after the other.
 
-    They mostly say the same but for the partition numbers: the same topics, as many of each. So the layout of the last
-    one is tried first, by a comparison of all bytes that are not partition numbers; a tenth of the work of a search.
+    They usually differ only in the partition numbers: the same topics, with as many partitions of each. The layout of
+    the previous one is therefore tried first, by comparing all bytes that are not partition numbers, which takes a
+    tenth of the time of parsing.
     """
 
     def __init__(self) -> None:
         self._layout: Layout = NOTHING.layout
         self._example: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
-        self._telling: NDArray[np.uint8] = self._example
+        self._fixed_bytes: NDArray[np.uint8] = self._example
         self._positions: NDArray[np.int64] = np.empty((0, 4), dtype=np.int64)
 
     def read(self, user_data: bytes | None) -> PreviousAssignment:
-        """Never fails: what cannot be read, or was never sent, claims nothing."""
+        """Never fails. Missing or unreadable data claims nothing."""
         if not user_data:
             return NOTHING
         as_bytes = np.frombuffer(user_data, dtype=np.uint8)
-        if len(as_bytes) != len(self._example) or ((as_bytes ^ self._example) & self._telling).any():
+        if len(as_bytes) != len(self._example) or ((as_bytes ^ self._example) & self._fixed_bytes).any():
             layout = find_layout(user_data)
             if layout is None:
                 return NOTHING
@@ -98,13 +99,13 @@ class Reader:
         firsts = np.repeat(np.array(layout.starts, dtype=np.int64) - 4 * (np.cumsum(lengths) - lengths), lengths)
         self._layout, self._example = layout, example
         self._positions = (firsts + 4 * np.arange(len(firsts)))[:, np.newaxis] + np.arange(4)
-        self._telling = np.full(len(example), 0xFF, dtype=np.uint8)
-        self._telling[self._positions] = 0
-        self._telling[layout.end :] = 0
+        self._fixed_bytes = np.full(len(example), 0xFF, dtype=np.uint8)
+        self._fixed_bytes[self._positions] = 0
+        self._fixed_bytes[layout.end :] = 0
 
 
 def find_layout(user_data: bytes) -> Layout | None:
-    """None if this is no user data."""
+    """None if this is not user data."""
     topics: list[bytes] = []
     lengths: list[int] = []
     starts: list[int] = []
@@ -117,18 +118,18 @@ def find_layout(user_data: bytes) -> Layout | None:
         topics.append(user_data[at + 2 : name_end])
         lengths.append(length)
         starts.append(name_end + 4)
-        # What is missing reads as zero, and what is negative as huge: both lead beyond the end.
+        # Missing bytes read as zero, and negative numbers as huge ones; both lead beyond the end.
         at = name_end + 4 + 4 * length
-        if at > size or name_length > _LONGEST_NAME:
+        if at > size or name_length > _MAX_NAME_LENGTH:
             return None
     return None if count < 0 else Layout(topics, lengths, starts, at)
 
 
 def _in_hash_order(partitions: dict[str, Sequence[int]]) -> list[str]:
-    """The order in which Java's client reads the hash table into which it sorted these, partition by partition.
+    """The iteration order of the hash table into which Java's client puts these, partition by partition.
 
-    That is by bucket, and within one the last that came is first. The table grows when it is three quarters full, but
-    only as the next partition comes: so one more topic at the end, if it has a single partition, does not make it grow.
+    It is by bucket, and within a bucket the last one added is first. The table grows when it is three quarters full,
+    but only when the next partition is added. A last topic with a single partition therefore does not make it grow.
     """
     latest_first = list(reversed(partitions))
     grown_for = len(latest_first) - bool(latest_first and len(partitions[latest_first[0]]) == 1)

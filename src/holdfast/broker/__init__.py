@@ -1,1 +1,1 @@
-"""The shell around the pure parts: sockets, handlers, topics, producer ids, timers."""
+"""The broker: network, API, authorization, group coordination and storage around the pure coordinator."""

@@ -1,8 +1,8 @@
-"""Time as the broker's promises count it: a pause of our own never ends anybody's session.
+"""A clock that excludes pauses of this process, so that a pause of the broker never ends a session.
 
-When this process stood still (stopped by the operator, starved of CPU, a long garbage collection), the clients did
-nothing wrong: what they sent in the meantime waits in the sockets. So deadlines are measured on a clock that leaves
-our own pauses out, and after a pause the sockets are read before any deadline fires.
+This process can be paused: stopped by the operator, starved of CPU, or blocked by a long garbage collection. Clients
+are not to blame for that, and their requests wait in the sockets meanwhile. Deadlines are therefore measured on a clock
+that excludes such pauses, and after a pause the sockets are read before any deadline fires.
 """
 
 from __future__ import annotations
@@ -12,16 +12,24 @@ import heapq
 import itertools
 import logging
 import math
+import time
 from collections.abc import Callable
 from typing import Final
+
+from holdfast.broker.metrics import NO_METRICS, Metrics
 
 logger = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 0.05
-"""How often deadlines are looked at. Sessions last seconds; twenty wake-ups a second cost nothing measurable."""
+"""How often deadlines are checked. Sessions last seconds; twenty wake-ups a second cost nothing measurable."""
 
 PAUSE_SECONDS: Final = 0.25
-"""A tick that comes later than this was a pause of our own, not the ordinary jitter of a busy loop."""
+"""A tick that is later than this counts as a pause of the process, not as the ordinary jitter of a busy loop."""
+
+
+def wall_clock_ms() -> int:
+    """For timestamps that are stored or displayed, never for deadlines."""
+    return time.time_ns() // 1_000_000
 
 
 class Timer:
@@ -38,27 +46,28 @@ class Timer:
 
 
 class PauseAwareClock:
-    """A monotonic clock without our own pauses, and the deadlines that are measured on it.
+    """A monotonic clock without the pauses of this process, and the deadlines that are measured on it.
 
-    For deadlines that end something of a client's (an idle connection, later a session). What only ends a wait that
-    the client itself bounded, such as a long poll, may use the loop's own timers.
+    Use it for deadlines that end a connection or a session of a client. A wait that the client itself has bounded, such
+    as a long poll, may use the loop's own timers.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics = NO_METRICS) -> None:
         self._loop = loop
+        self._metrics = metrics
         self._paused_seconds = 0.0
         self._expected = math.inf
         self._handle: asyncio.TimerHandle | None = None
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._on_tick: list[Callable[[], None]] = []
-        self.longest_pause_seconds = 0.0
-        self.coarse = 0.0
-        """`now` as of the last tick, for what is written down with every read and need not be exact."""
+        self.max_pause_seconds = 0.0
+        self.last_tick = 0.0
+        """`now` as of the last tick. It is less exact and costs less, because it is used with every read."""
         self.pauses = 0
 
     def now(self) -> float:
-        """Seconds on a clock that stood still whenever this process did."""
+        """Seconds on a clock that stops whenever this process is paused."""
         seconds = self._loop.time()
         if seconds - self._expected > PAUSE_SECONDS:
             # A pause that the tick has not seen yet: asyncio reads the sockets before it runs the timers.
@@ -66,7 +75,7 @@ class PauseAwareClock:
         return seconds - self._paused_seconds
 
     def start(self) -> None:
-        self.coarse = self.now()
+        self.last_tick = self.now()
         self._expected = self._loop.time() + TICK_SECONDS
         self._handle = self._loop.call_at(self._expected, self._tick)
 
@@ -76,7 +85,7 @@ class PauseAwareClock:
             self._handle = None
 
     def on_tick(self, action: Callable[[], None]) -> None:
-        """Calls `action` with every tick, under the same promise: after a pause, the sockets were read before."""
+        """Calls `action` with every tick. After a pause, the sockets are read first."""
         self._on_tick.append(action)
 
     def call_later(self, delay_seconds: float, action: Callable[[], None]) -> Timer:
@@ -86,17 +95,18 @@ class PauseAwareClock:
 
     def _tick(self) -> None:
         late = self._loop.time() - self._expected
-        self.longest_pause_seconds = max(self.longest_pause_seconds, late)
+        self.max_pause_seconds = max(self.max_pause_seconds, late)
+        self._metrics.loop_lagged(late)
         if late > PAUSE_SECONDS:
             self.pauses += 1
             self._paused_seconds += late
-            logger.warning("stood still for %.0f ms; sessions and idle times are extended by as much", late * 1000)
+            logger.warning("paused for %.0f ms; sessions and idle times are extended by as much", late * 1000)
         self._expected = self._loop.time() + TICK_SECONDS
         self._handle = self._loop.call_at(self._expected, self._tick)
-        self.coarse = self.now()
+        self.last_tick = self.now()
         if late > PAUSE_SECONDS:
-            # libuv runs timers before it polls and asyncio after; two hops through the ready queue put one whole
-            # pass over the sockets in between with either.
+            # libuv runs timers before it polls, and asyncio after. With two passes through the ready queue, all sockets
+            # are polled once in between in either case.
             self._loop.call_soon(self._loop.call_soon, self._fire)
         else:
             self._fire()
@@ -116,4 +126,4 @@ class PauseAwareClock:
         try:
             action()
         except Exception:
-            logger.exception("a deadline's action failed; the others go on")
+            logger.exception("the action of a deadline failed; the others continue")

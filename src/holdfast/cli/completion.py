@@ -1,4 +1,4 @@
-"""`holdfast completion`: scripts that teach a shell the commands and options, made from the parser itself."""
+"""`holdfast completion`: completion scripts for shells, generated from the parser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-# -- what there is to complete -----------------------------------------------------------------------------------------
+# -- the commands and options to complete ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a command line one may be: after `holdfast`, after `holdfast groups`, and so on."""
+class CommandNode:
+    """A command and its possible arguments: `holdfast`, `holdfast groups`, and so on."""
 
     words: Sequence[str]
     commands: Sequence[tuple[str, str]]
-    """Those that may follow, with what they do."""
+    """The commands that may follow, with their summaries."""
     options: Sequence[Option]
     arguments: Sequence[str]
-    """What may stand without an option before it."""
+    """Values that may be given without an option."""
     takes_file: bool
 
     @property
@@ -71,13 +71,13 @@ class Place:
         return [name for name, _ in self.commands] + list(self.arguments) + options
 
 
-def _walk(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[Place]:
+def _walk(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[CommandNode]:
     # argparse has no public way to look at a parser; these names have not changed since Python 2.7.
     families = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     children = {name: child for family in families for name, child in family.choices.items()}
     summaries = {one.dest: one.help or "" for family in families for one in family._choices_actions}
     positional = [one for one in parser._actions if not one.option_strings and one not in families]
-    yield Place(
+    yield CommandNode(
         words,
         [(name, summaries.get(name, "")) for name in children],
         [_option(action) for action in parser._actions if action.option_strings],
@@ -144,7 +144,7 @@ fi
 """
 
 
-def _bash(places: Sequence[Place]) -> str:
+def _bash(places: Sequence[CommandNode]) -> str:
     return _filled(
         _BASH,
         places,
@@ -154,11 +154,11 @@ def _bash(places: Sequence[Place]) -> str:
     )
 
 
-def _zsh(places: Sequence[Place]) -> str:
+def _zsh(places: Sequence[CommandNode]) -> str:
     return _filled(_ZSH, places, words="compadd -- {}", files="_files", words_and_files="compadd -- {}; _files")
 
 
-def _filled(script: str, places: Sequence[Place], *, words: str, files: str, words_and_files: str) -> str:
+def _filled(script: str, places: Sequence[CommandNode], *, words: str, files: str, words_and_files: str) -> str:
     values = [
         f"        {_patterns(f'{place.name} {name}' for name in option.names)}) "
         f"{_of_value(option, words, files)}return ;;"
@@ -191,7 +191,7 @@ def _patterns(names: Iterator[str]) -> str:
 # -- fish --------------------------------------------------------------------------------------------------------------
 
 
-def _fish(places: Sequence[Place]) -> str:
+def _fish(places: Sequence[CommandNode]) -> str:
     lines = ["# Completion of holdfast for fish; made by `holdfast completion fish`.", "complete -c holdfast -f"]
     for place in places:
         condition = _fish_condition(place)
@@ -203,7 +203,7 @@ def _fish(places: Sequence[Place]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fish_condition(place: Place) -> str:
+def _fish_condition(place: CommandNode) -> str:
     seen = [f"__fish_seen_subcommand_from {word}" for word in place.words[1:]]
     if place.commands:
         below = " ".join(name for name, _ in place.commands)

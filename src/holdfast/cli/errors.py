@@ -10,40 +10,40 @@ from holdfast.extras import MissingExtra
 
 
 class CommandFailed(Exception):
-    """What was asked for cannot be done; the message is the sentence."""
+    """The command cannot do what was asked; the message is one sentence for the user."""
 
 
 class UsageError(Exception):
-    """The command makes no sense as it was given, in a way that only shows once its options are read."""
+    """The options are not valid in combination, which argparse cannot check."""
 
 
-def say(prog: str, sentence: object) -> None:
-    """A sentence for the person at the terminal: on stderr, so that the output stays what it is."""
+def print_to_stderr(prog: str, sentence: object) -> None:
+    """A message for the user: on stderr, so that stdout has the command's output only."""
     print(f"{prog}: {' '.join(str(sentence).split())}", file=sys.stderr)
 
 
-def told(options: argparse.Namespace, error: Exception) -> str:
-    """The error's own words, and what a user whom the broker refused has to be granted."""
+def describe_error(options: argparse.Namespace, error: Exception) -> str:
+    """The error's message, and the permission that is needed if the broker denied the request."""
     from holdfast.client.errors import HoldfastError  # only now: most commands end well
 
     refused = isinstance(error, HoldfastError) and error.code is not None and "AUTHORIZATION" in error.code.name
-    return f"{error}: {lacking(options)}" if refused else str(error)
+    return f"{error}: {missing_permission(options)}" if refused else str(error)
 
 
-def lacking(options: argparse.Namespace) -> str:
+def missing_permission(options: argparse.Namespace) -> str:
     needs = f": it needs {options.needs}" if options.needs else ""
     return f"this user lacks the permission{needs}"
 
 
-def report(options: argparse.Namespace, error: Exception) -> int:
-    """Says what went wrong and returns the exit code; raises what is no failure of the command but a bug of ours."""
+def report_error(options: argparse.Namespace, error: Exception) -> int:
+    """Prints the error and returns the exit code; raises exceptions that are bugs rather than failures."""
     # Only now: most commands end well.
     from holdfast.client.errors import ConfigError, HoldfastError
 
     if isinstance(error, UsageError | ConfigError):
-        say(options.prog, error)
+        print_to_stderr(options.prog, error)
         return EXIT_USAGE
     if isinstance(error, CommandFailed | HoldfastError | MissingExtra):
-        say(options.prog, told(options, error))
+        print_to_stderr(options.prog, describe_error(options, error))
         return EXIT_FAILED
     raise error

@@ -1,19 +1,20 @@
-"""What the exit codes of `holdfast` mean."""
+"""The exit codes of `holdfast`."""
 
 from typing import Final
 
 EXIT_OK: Final = 0
 
-#: Something that was asked for was not done, or not all of it; stderr says what and why.
+#: The command failed, or failed in part; stderr says what and why.
 EXIT_FAILED: Final = 1
 
-#: What the operator can put right: a bad option, a bad config, a directory or a port that cannot be had.
+#: The user can correct it: a bad option, a bad config, a directory or a port that is not available.
 EXIT_USAGE: Final = 2
 
-#: As a shell reports a process that SIGINT ended. `serve` ends in order at the first one, and so at the second.
+#: As a shell reports a process that SIGINT ended. `serve` shuts down cleanly at the first SIGINT and exits with this
+#: code at the second.
 EXIT_INTERRUPTED: Final = 130
 
-#: As a shell reports a process that SIGPIPE ended: whoever read our output has gone.
+#: As a shell reports a process that was ended by SIGPIPE: the reader of our output has exited.
 EXIT_BROKEN_PIPE: Final = 141
 
 #: As a shell reports a process that SIGTERM ended.

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from holdfast.cli.errors import CommandFailed, report
+from holdfast.cli.errors import CommandFailed, report_error
 from holdfast.cli.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
 from holdfast.cli.parsing import Parser, Run
-from holdfast.cli.streams import give_up_stdout, open_closed_streams
+from holdfast.cli.stdio import discard_stdout, open_closed_streams
 from holdfast.extras import check_installed
 from holdfast.version import VERSION
 
@@ -21,7 +21,7 @@ COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "pipeline"
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """For this command alone, if there is such a one: a broker that starts need not wait for the rest to be loaded."""
+    """With the options of this command only, if it exists, so that starting a broker does not load the others."""
     parser: argparse.ArgumentParser = Parser(
         prog="holdfast", description="Kafka consumer groups that hold still.", allow_abbrev=False
     )
@@ -41,27 +41,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        give_up_stdout()
+        discard_stdout()
         return EXIT_BROKEN_PIPE
 
 
 def _run(options: argparse.Namespace) -> int:
     run: Run = options.run
     if "prog" not in options:
-        return run(options)  # `serve` says by itself how it ended
+        return run(options)  # `serve` reports errors itself
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is not a failure
     try:
         check_installed("this command", options.packages)
         code = run(options)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
-    except OSError as error:  # a full disk behind stdout, most likely
-        give_up_stdout()
-        return report(options, CommandFailed(f"the output cannot be written: {error.strerror}"))
-    except Exception as error:  # noqa: BLE001  # raised again if it is not the command's
-        return report(options, error)
+    except OSError as error:  # most likely stdout is a file on a full disk
+        discard_stdout()
+        return report_error(options, CommandFailed(f"the output cannot be written: {error.strerror}"))
+    except Exception as error:  # noqa: BLE001  # raised again if it is a bug
+        return report_error(options, error)
     return code
 
 

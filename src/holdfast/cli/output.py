@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-_NOTHING: Final = "-"
+_EMPTY_CELL: Final = "-"
 _GAP: Final = "  "
 
 Cell = str | int | None
@@ -20,10 +20,10 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
 
 
 def table_lines(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
-    """Columns of numbers are aligned to the right; what is not there is a dash; no line ends in spaces."""
+    """Columns of numbers are aligned to the right; an empty cell is a dash; lines have no trailing spaces."""
     body = [list(row) for row in rows]
     numeric = [_is_numeric([row[at] for row in body]) for at in range(len(header))]
-    texts = [list(header), *([shown(cell) for cell in row] for row in body)]
+    texts = [list(header), *([printable(cell) for cell in row] for row in body)]
     widths = [max(len(row[at]) for row in texts) for at in range(len(header))]
     return [
         _GAP.join(
@@ -39,8 +39,8 @@ def _is_numeric(cells: Sequence[Cell]) -> bool:
     return bool(there) and all(isinstance(cell, int) for cell in there)
 
 
-class Lines:
-    """A table whose rows come one after the other: columns have a width from the start and give way if they must."""
+class StreamedTable:
+    """A table whose rows arrive one after the other: columns have fixed widths, which long cells exceed."""
 
     def __init__(self, header: Sequence[str], widths: Sequence[int]) -> None:
         self._header = header
@@ -50,14 +50,14 @@ class Lines:
         self.print(self._header)
 
     def print(self, row: Sequence[Cell]) -> None:
-        cells = (shown(cell).ljust(width) for cell, width in zip(row, self._widths, strict=True))
+        cells = (printable(cell).ljust(width) for cell, width in zip(row, self._widths, strict=True))
         print(_GAP.join(cells).rstrip(), flush=True)
 
 
-def shown(cell: Cell) -> str:
-    """Names come from clients: what could move the cursor or break the line is written out."""
+def printable(cell: Cell) -> str:
+    """Names come from clients: control characters are escaped."""
     if cell is None or cell == "":
-        return _NOTHING
+        return _EMPTY_CELL
     text = str(cell)
     if text.isprintable():
         return text
@@ -73,5 +73,5 @@ def print_json_line(value: Any) -> None:
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at stdout, with a terminal that can be drawn over."""
+    """Whether stdout is a terminal that can be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"

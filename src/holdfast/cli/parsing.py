@@ -1,4 +1,4 @@
-"""The command line's grammar: commands in families, options after the command, and help that shows an example."""
+"""The command line: commands in groups, options after the command, and help with examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and what was probably meant; the options are in `--help`."""
+    """Reports errors in one line, with a suggestion; the options are in `--help`."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_USAGE, f"{self.prog}: {message}\n")
@@ -24,10 +24,10 @@ class Parser(argparse.ArgumentParser):
         # Refused here, not by the outermost parser, which does not know this command's options.
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown[0])}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._suggest(unknown[0])}")
         return known, []
 
-    def _meant(self, option: str) -> str:
+    def _suggest(self, option: str) -> str:
         name = option.partition("=")[0]
         return suggestion(name, self._option_string_actions) if name.startswith("--") else ""
 
@@ -46,8 +46,8 @@ def suggestion(given: str, known: Iterable[str]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def add_family(commands: Commands, name: str, summary: str) -> Commands:
-    """A command that only has commands below it."""
+def add_command_group(commands: Commands, name: str, summary: str) -> Commands:
+    """A command that has only subcommands."""
     parser = commands.add_parser(name, help=summary, description=_sentence(summary), allow_abbrev=False)
     return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -63,9 +63,9 @@ def add_command(
     needs: str = "",
     packages: Sequence[str] = (),
 ) -> argparse.ArgumentParser:
-    """A command to run. `summary` stands in the list of commands; each example is a line to paste. `needs` is told to a
-    user whom the broker refuses: the rights that he lacks, e.g. "READ on the group". `packages` are those that an extra
-    brings and without which the command does not run (holdfast.extras)."""
+    """A command to run. `summary` is shown in the list of commands; each example is a line to paste. `needs` is added
+    to the error if the broker denies a request: the permissions, e.g. "READ on the group". `packages` are packages of
+    an extra without which the command does not run (holdfast.extras)."""
     parser = commands.add_parser(
         name,
         help=summary,
@@ -86,7 +86,7 @@ def _sentence(summary: str) -> str:
 
 
 class CommaList(argparse.Action):
-    """`a,b` and the option given again add up. Spaces around a comma are nobody's name."""
+    """`a,b` and a repeated option are combined. Spaces around a comma are dropped."""
 
     def __call__(
         self,
@@ -101,22 +101,22 @@ class CommaList(argparse.Action):
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or ()), *names])
 
 
-def whole_number(least: int = 0) -> Callable[[str], int]:
+def whole_number(minimum: int = 0) -> Callable[[str], int]:
     def read(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
-            number = least - 1
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+            number = minimum - 1
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} on")
         return number
 
     return read
 
 
-_LEAST_S: Final = 0.001
-_MOST_S: Final = 2_147_483
-"""As milliseconds, which is what settings are in, they must be whole and fit into 32 bits."""
+_MIN_S: Final = 0.001
+_MAX_S: Final = 2_147_483
+"""Settings are in milliseconds: the value must be a positive 32-bit number of them."""
 
 
 def seconds(text: str) -> float:
@@ -124,8 +124,8 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not _LEAST_S <= number <= _MOST_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_LEAST_S} to {_MOST_S}")
+    if not _MIN_S <= number <= _MAX_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_MIN_S} to {_MAX_S}")
     return number
 
 

@@ -1,4 +1,4 @@
-"""`holdfast produce`: a record for each line of a file or of stdin."""
+"""`holdfast produce`: write a record for each line of a file or of stdin."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from holdfast.cli.connection import add_connection_options, client_settings, open_admin
-from holdfast.cli.errors import CommandFailed, UsageError, lacking, say
+from holdfast.cli.connection_options import add_connection_options, client_settings, open_admin
+from holdfast.cli.errors import CommandFailed, UsageError, missing_permission, print_to_stderr
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from holdfast.cli.output import print_json
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import name_and_value, whole_number
 from holdfast.cli.progress import Progress
-from holdfast.cli.record_text import unescaped
-from holdfast.cli.stopping import Stopping
+from holdfast.cli.record_format import unescaped
+from holdfast.cli.signals import GracefulStop
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
 
-_COMPLAINTS: Final = 5
-"""So many failures are said one by one; the rest is counted."""
+_MAX_REPORTED: Final = 5
+"""Failures that are printed one by one; the others are counted."""
 _FULL_WAIT_S: Final = 0.1
 
 
@@ -43,10 +43,13 @@ def add_command(commands: Commands) -> None:
         needs="WRITE on the topic",
         packages=("confluent_kafka",),
     )
-    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="what to read (default: stdin)")
-    parser.add_argument("--topic", metavar="TOPIC", required=True, help="where to write to")
+    parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="the file to read (default: stdin)")
+    parser.add_argument("--topic", metavar="TOPIC", required=True, help="the topic to write to")
     parser.add_argument(
-        "--key-separator", metavar="TEXT", type=_separator, help="what is before it in a line is the key, e.g. : or \\t"
+        "--key-separator",
+        metavar="TEXT",
+        type=_separator,
+        help="separates the key from the value in a line, e.g. : or \\t",
     )
     parser.add_argument(
         "--header",
@@ -57,7 +60,9 @@ def add_command(commands: Commands) -> None:
         type=_header,
         help="a header of every record; may be repeated",
     )
-    parser.add_argument("--partition", metavar="N", type=whole_number(), help="(default: by the key, else any)")
+    parser.add_argument(
+        "--partition", metavar="N", type=whole_number(), help="the partition (default: by the key, or any)"
+    )
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE",
@@ -65,7 +70,7 @@ def add_command(commands: Commands) -> None:
         action="append",
         default=[],
         type=name_and_value,
-        help="a setting of the producer, e.g. compression.type=zstd; may be repeated",
+        help="a producer setting, e.g. compression.type=zstd; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     add_connection_options(parser)
@@ -75,14 +80,14 @@ def run(options: argparse.Namespace) -> int:
     settings = client_settings(options)
     with _lines(options.file) as (lines, size):
         _check_topic(options)
-        with Stopping(interrupting=True) as stopping, Progress("records", size) as progress:
-            sending = Sending(options, _producer(options, settings), progress)
-            # Whoever waits for a line at a terminal is woken by Ctrl-C alone; what was read is sent all the same.
+        with GracefulStop(interrupting=True) as stopping, Progress("records", size) as progress:
+            sending = LineProducer(options, _producer(options, settings), progress)
+            # Only an exception interrupts a read from a terminal; the lines that were read are still sent.
             with contextlib.suppress(KeyboardInterrupt):
                 for line in lines:
                     sending.send(line)
-                stopping.only_note()
-            with contextlib.suppress(KeyboardInterrupt):  # the second one; the counts are told all the same
+                stopping.stop_interrupting()
+            with contextlib.suppress(KeyboardInterrupt):  # the second Ctrl-C; the counts are still printed
                 sending.finish()
     if options.json:
         print_json({"topic": options.topic, "produced": sending.stored, "failed": sending.failed})
@@ -95,8 +100,8 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_FAILED if sending.failed else EXIT_OK
 
 
-class Sending:
-    """Lines on their way, and what became of them."""
+class LineProducer:
+    """Produces lines as records, and counts the results."""
 
     def __init__(self, options: argparse.Namespace, producer: Any, progress: Progress) -> None:
         from confluent_kafka import KafkaException
@@ -128,7 +133,7 @@ class Sending:
 
         try:
             self._produce(key=key, value=value, on_delivery=delivered)
-        except self._refusal as refusal:  # longer than message.max.bytes, most likely: the next line may be shorter
+        except self._refusal as refusal:  # most likely longer than message.max.bytes; the next line may be shorter
             self._fail(f"line {number} was not stored: {refusal.args[0].str()}")
         self._progress.step(len(line), number)
 
@@ -137,12 +142,12 @@ class Sending:
         while self._producer.flush(_FULL_WAIT_S):
             pass
         self._progress.clear()
-        if self.failed > _COMPLAINTS:
-            say(self._options.prog, f"and {self.failed - _COMPLAINTS:,} more")
+        if self.failed > _MAX_REPORTED:
+            print_to_stderr(self._options.prog, f"and {self.failed - _MAX_REPORTED:,} more")
 
     def _why(self, error: Any) -> str:
         refused = error.name() == "TOPIC_AUTHORIZATION_FAILED"
-        return f"{error.str()}: {lacking(self._options)}" if refused else str(error.str())
+        return f"{error.str()}: {missing_permission(self._options)}" if refused else str(error.str())
 
     def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
         separator = self._options.key_separator
@@ -163,9 +168,9 @@ class Sending:
 
     def _fail(self, sentence: str) -> None:
         self.failed += 1
-        if self.failed <= _COMPLAINTS:
+        if self.failed <= _MAX_REPORTED:
             self._progress.clear()
-            say(self._options.prog, sentence)
+            print_to_stderr(self._options.prog, sentence)
 
 
 def _producer(options: argparse.Namespace, settings: dict[str, Any]) -> Any:
@@ -175,7 +180,7 @@ def _producer(options: argparse.Namespace, settings: dict[str, Any]) -> Any:
     config = {
         "log_level": 0,
         "message.timeout.ms": wait_ms,
-        # A topic that the broker does not make: said before the time-out, which would not say why.
+        # If the broker does not create the topic, this error is reported before the timeout, which would not say why.
         "topic.metadata.propagation.max.ms": min(5_000, max(1, wait_ms // 2)),
     }
     theirs = {name: value for name, value in settings.items() if name != "default.api.timeout.ms"}
@@ -186,7 +191,7 @@ def _producer(options: argparse.Namespace, settings: dict[str, Any]) -> Any:
 
 
 def _check_topic(options: argparse.Namespace) -> None:
-    """Whatever is wrong with broker or topic is said here, in one sentence, before anything is read."""
+    """Reports a problem with the broker or the topic before anything is read."""
     from holdfast.client.errors import TopicError
     from holdfast.wire.error_codes import ErrorCode
 
@@ -196,7 +201,10 @@ def _check_topic(options: argparse.Namespace) -> None:
         except TopicError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-            say(options.prog, f"topic {options.topic!r} does not exist; the broker makes it, if it may")
+            print_to_stderr(
+                options.prog,
+                f"topic {options.topic!r} does not exist; the broker creates it if auto.create.topics.enable is true",
+            )
             return
     if options.partition is not None and options.partition >= len(topic.partitions):
         raise CommandFailed(
@@ -206,7 +214,7 @@ def _check_topic(options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _lines(path: Path | None) -> Iterator[tuple[IO[bytes], int | None]]:
-    """The input, and its size where it has one."""
+    """The input, and its size if it has one."""
     if path is None:
         yield sys.stdin.buffer, None
         return
@@ -223,7 +231,7 @@ def _header(text: str) -> tuple[str, str]:
     name, value = name_and_value(text)
     try:
         name.encode()
-    except UnicodeEncodeError:  # a value is any bytes, but a name is text: librdkafka would crash on it
+    except UnicodeEncodeError:  # a value is bytes, but a name is text, and librdkafka would crash
         raise argparse.ArgumentTypeError(f"the name in {text!r} is not UTF-8") from None
     return name, value
 
@@ -236,5 +244,5 @@ def _separator(text: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """As the shell gave it: what was no UTF-8 there is none here."""
+    """The bytes that the shell passed, also if they are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""How far a long command has come: one line on stderr that is drawn over, and only at a terminal."""
+"""Progress of a long command: one line on stderr that is redrawn, only on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLEAR_LINE: Final = "\r\x1b[K"
 
 
 class Progress:
-    """`total` is None where nobody knows it: then there is a count, and no bar."""
+    """Without a `total` there is a count and no bar."""
 
     def __init__(self, what: str, total: int | None = None, stream: TextIO | None = None) -> None:
         self._what = what
@@ -34,14 +34,14 @@ class Progress:
         self.clear()
 
     def step(self, amount: int = 1, count: int | None = None) -> None:
-        """So much more of the total is done; `count` is the number to show, where that is not the same."""
+        """Adds `amount` to the progress; `count` is the number to show if it differs."""
         self._done += amount
         self._count = self._done if count is None else count
         if self._seen and time.monotonic() - self._drawn_at >= _EVERY_S:
             self._draw()
 
     def clear(self) -> None:
-        """Before anything else is written to the terminal."""
+        """Called before other output to the terminal."""
         if self._seen and self._drawn_at:
             print(_CLEAR_LINE, end="", file=self._stream, flush=True)
 

@@ -1,4 +1,4 @@
-"""Files of settings as Java writes them: `name=value` lines, comments, continued lines, escapes."""
+"""Java properties files: `name=value` lines, comments, continued lines, escapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME_AND_VALUE: Final = re.compile(r"((?:\\.|[^\\:=\s])*)[ \t\f]*(?:[:=][ \t\f]
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """A name that stands there twice has its last value. Errors there are none: Java takes any text."""
+    """If a name is repeated, its last value counts. There are no syntax errors, as in Java."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         match = _NAME_AND_VALUE.fullmatch(line)
@@ -22,7 +22,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines that say something, each joined with those that continue it."""
+    """Lines that are not blank or comments, each joined with its continuation lines."""
     pending = ""
     for line in text.splitlines():
         part = line.lstrip(" \t\f")

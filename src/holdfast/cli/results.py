@@ -1,4 +1,4 @@
-"""What became of each of several things: a line each on stdout or stderr, or JSON; and the exit code of it all."""
+"""Results for several items: a line for each on stdout or stderr, or JSON, and the exit code."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.errors import say, told
+from holdfast.cli.errors import describe_error, print_to_stderr
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
-from holdfast.cli.output import print_json, shown
+from holdfast.cli.output import print_json, printable
 
 if TYPE_CHECKING:
     from holdfast.client.errors import HoldfastError
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 def print_results(
     options: argparse.Namespace, name: str, done: str, results: Mapping[str, HoldfastError | None]
 ) -> int:
-    """`name` is what JSON calls the things, `done` is what was to become of them."""
+    """`name` is the JSON key of an item, `done` describes success."""
     if options.json:
         print_json([{name: one} | error_json(error) for one, error in results.items()])
     else:
         for one, error in results.items():
             if error is None:
-                print(f"{shown(one)}: {done}")
+                print(f"{printable(one)}: {done}")
             else:
-                say(options.prog, told(options, error))
+                print_to_stderr(options.prog, describe_error(options, error))
     return EXIT_FAILED if any(results.values()) else EXIT_OK
 
 

@@ -1,5 +1,6 @@
-"""The client as people use it: it drives `holdfast.membership` over real sockets.
+"""The client. It runs `holdfast.membership` over sockets.
 
-From the wire up: `addresses` and `security` read the settings, `transport` moves bytes under deadlines, `connection`
-makes them requests and answers, `network` keeps the connections of one member, `metadata` says what the topics are.
+From the lowest layer up: `addresses` and `security` read the settings, `transport` transfers bytes under deadlines,
+`connection` sends requests and receives responses, `cluster_client` keeps the connections of one member, and `metadata`
+describes the topics.
 """

@@ -1,4 +1,4 @@
-"""Where brokers are: `bootstrap.servers` as Kafka's clients write it."""
+"""Broker addresses: `bootstrap.servers` in the form of Kafka's clients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Address(NamedTuple):
 
 
 def parse_bootstrap(servers: str, protocol: str = "PLAINTEXT") -> tuple[Address, ...]:
-    """The addresses of "host:port,host:port", in their order and each once.
+    """The addresses of "host:port,host:port", in order and without duplicates.
 
-    As librdkafka does, a missing port is 9092 and each address may say its protocol ("SASL_SSL://host:port"). An
-    IPv6 address stands in brackets: "[::1]:9092".
+    As in librdkafka, the default port is 9092, and an address may include its protocol ("SASL_SSL://host:port"). An
+    IPv6 address is in brackets: "[::1]:9092".
     """
     found = [_parse(one.strip(), protocol) for one in servers.split(",") if one.strip()]
     if not found:

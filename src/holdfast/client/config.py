@@ -1,4 +1,4 @@
-"""Settings as people give them: Kafka's dotted names in a mapping, or the same with underscores as keywords."""
+"""Settings: Kafka's dotted names in a mapping, or the same names with underscores as keywords."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FALSE = frozenset({"false", "0", "f", "no", "off"})
 def read_config(
     config: Mapping[str, Any] | None, keywords: Mapping[str, Any], known: Collection[str]
 ) -> dict[str, Any]:
-    """Both together by Kafka's names. A name that nobody knows is refused: it would do nothing, silently."""
+    """Both combined, by Kafka's names. Unknown names are rejected, because they would silently have no effect."""
     settings = dict(config or {})
     for keyword, value in keywords.items():
         name = keyword if keyword in known else keyword.replace("_", ".")
@@ -30,18 +30,20 @@ def read_config(
     return settings
 
 
-def whole_number(settings: Mapping[str, Any], name: str, default: int, least: int = 0, most: int = 2**31 - 1) -> int:
+def whole_number(
+    settings: Mapping[str, Any], name: str, default: int, minimum: int = 0, maximum: int = 2**31 - 1
+) -> int:
     value = settings.get(name, default)
     try:
         number = int(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
     except ValueError:
         number = None
-    if number is None or not least <= number <= most:
-        raise ConfigError(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
+    if number is None or not minimum <= number <= maximum:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number from {minimum} to {maximum}")
     return number
 
 
-def truth(settings: Mapping[str, Any], name: str, default: bool) -> bool:
+def boolean(settings: Mapping[str, Any], name: str, default: bool) -> bool:
     value = settings.get(name, default)
     text = str(value).lower()
     if text not in _TRUE | _FALSE:

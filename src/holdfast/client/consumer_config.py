@@ -1,4 +1,4 @@
-"""The settings of a consumer: what Holdfast reads itself, and what it passes on to the data plane."""
+"""The settings of a consumer: those that Holdfast uses, and those that it passes to librdkafka."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from holdfast.assignors import Assignor, UnknownAssignor, assignor
 from holdfast.client import membership_config
-from holdfast.client.config import callback, one_of, read_config, truth, whole_number
+from holdfast.client.config import boolean, callback, one_of, read_config, whole_number
 from holdfast.client.errors import ConfigError
 from holdfast.client.membership_config import membership_settings
 from holdfast.client.settings import NAMES as NETWORK_NAMES
@@ -20,9 +20,9 @@ from holdfast.membership.settings import MembershipSettings
 from holdfast.wire.consumer_protocol import PROTOCOL_TYPE
 
 DEFAULT_STRATEGY: Final = "range,cooperative-sticky"
-"""Java's default. Everybody knows range, so that a mixed group has a strategy in common."""
+"""Java's default. All clients support range, so a mixed group has a strategy in common."""
 
-_OURS: Final = membership_config.NAMES | {
+_OWN_SETTINGS: Final = membership_config.NAMES | {
     "partition.assignment.strategy",
     "enable.auto.commit",
     "auto.commit.interval.ms",
@@ -47,7 +47,7 @@ _RESETS: Final = {
     "error": "error",
     "none": "error",
 }
-_NOT_FOR_THE_DATA_PLANE: Final = {
+_NOT_FOR_LIBRDKAFKA: Final = {
     "group.instance.id",
     "partition.assignment.strategy",
     "group.protocol",
@@ -69,9 +69,15 @@ _NOT_FOR_THE_DATA_PLANE: Final = {
 
 @cache
 def known_settings() -> frozenset[str]:
-    """Every name that a consumer takes."""
+    """All names that a consumer accepts."""
     listed = files("holdfast.client").joinpath("record_settings.txt").read_text("utf-8").splitlines()
-    return _OURS | NETWORK_NAMES | {line for line in listed if line and not line.startswith("#")}
+    return _OWN_SETTINGS | NETWORK_NAMES | {line for line in listed if line and not line.startswith("#")}
+
+
+@cache
+def librdkafka_settings() -> frozenset[str]:
+    """The names that Holdfast only passes to librdkafka."""
+    return known_settings() - _OWN_SETTINGS - NETWORK_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +90,13 @@ class ConsumerConfig:
     auto_commit_interval_ms: int
     auto_offset_store: bool
     reset: str
-    """What to do where the group has no offset: earliest, latest or error."""
+    """Where to start without a committed offset: earliest, latest or error."""
     read_committed: bool
     metadata_max_age_ms: int
     metadata_rebalance_min_interval_ms: int
     api_timeout_ms: int
     on_commit: Any
-    data_plane: dict[str, Any] = field(repr=False)  # with its secrets
+    librdkafka: dict[str, Any] = field(repr=False)  # with its secrets
 
     @classmethod
     def read(cls, config: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> ConsumerConfig:
@@ -104,16 +110,16 @@ class ConsumerConfig:
             membership=membership_settings(settings, PROTOCOL_TYPE),
             assignors=tuple(_assignors(settings.get("partition.assignment.strategy", DEFAULT_STRATEGY))),
             rack=settings.get("client.rack") or None,
-            auto_commit=truth(settings, "enable.auto.commit", True),
+            auto_commit=boolean(settings, "enable.auto.commit", True),
             auto_commit_interval_ms=whole_number(settings, "auto.commit.interval.ms", 5_000, 1),
-            auto_offset_store=truth(settings, "enable.auto.offset.store", True),
+            auto_offset_store=boolean(settings, "enable.auto.offset.store", True),
             reset=_RESETS[reset],
             read_committed=isolation == "read_committed",
             metadata_max_age_ms=whole_number(settings, age_name, 300_000, 1),
             metadata_rebalance_min_interval_ms=whole_number(settings, "metadata.rebalance.min.interval.ms", 5_000),
             api_timeout_ms=whole_number(settings, "default.api.timeout.ms", 60_000, 1),
             on_commit=callback(settings, "on_commit"),
-            data_plane=_data_plane(settings),
+            librdkafka=_librdkafka_settings(settings),
         )
 
 
@@ -122,7 +128,7 @@ _IN_USE: Final[WeakValueDictionary[int, Assignor]] = WeakValueDictionary()
 
 
 def claim(assignors: Iterable[Assignor]) -> None:
-    """What an assignor remembers belongs to one member: two that shared it would claim what only one of them has."""
+    """Each member needs its own assignor. With a shared one, two members would claim the same partitions."""
     for one in assignors:
         if id(one) in _IN_USE:
             raise ConfigError(
@@ -138,7 +144,7 @@ def release(assignors: Iterable[Assignor]) -> None:
 
 
 def _assignors(strategy: Any) -> Iterable[Assignor]:
-    """Short names in one string, as librdkafka has it, or a list of names and assignors; the first is preferred."""
+    """Short names in one string, as in librdkafka, or a list of names and assignors. The first is preferred."""
     given = strategy.split(",") if isinstance(strategy, str) else strategy
     wanted = list(given) if isinstance(given, Iterable) else [given]
     found: dict[str, Assignor] = {}
@@ -162,9 +168,9 @@ def _assignors(strategy: Any) -> Iterable[Assignor]:
     return found.values()
 
 
-def _data_plane(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """For librdkafka, which reads records of the partitions that it is told, and neither joins nor commits."""
-    passed = {name: value for name, value in settings.items() if name not in _NOT_FOR_THE_DATA_PLANE}
+def _librdkafka_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for librdkafka, which fetches the assigned partitions and neither joins nor commits."""
+    passed = {name: value for name, value in settings.items() if name not in _NOT_FOR_LIBRDKAFKA}
     if "sasl.mechanism" in settings:
         passed["sasl.mechanisms"] = settings["sasl.mechanism"]
     passed["enable.auto.commit"] = False

@@ -1,4 +1,4 @@
-"""Groups as an operator sees them: members with their seats, what each has, and how far behind it is."""
+"""Descriptions of groups for operators: members, their assignments, and their lag."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from enum import StrEnum
 
 from holdfast.client.errors import HoldfastError
 from holdfast.client.metadata import Node
+from holdfast.types import TopicPartition
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember, GroupExtensions
 from holdfast.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from holdfast.wire.errors import WireError
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
     group_id: str
     protocol_type: str
-    """Empty for a group that was only ever committed to."""
+    """Empty for a group that only has committed offsets."""
     state: str
-    """Empty where the broker is too old to tell (before Kafka 2.6)."""
+    """Empty if the broker is too old to report it (before Kafka 2.6)."""
     group_type: str
-    """Classic or Consumer; empty where the broker is too old to tell (before Kafka 3.8)."""
+    """Classic or Consumer; empty if the broker is too old to report it (before Kafka 3.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,46 +32,46 @@ class MemberDescription:
     client_id: str
     host: str
     topics: Sequence[str]
-    """What it subscribes to; empty if it is no consumer, or says what cannot be read."""
+    """Its subscription; empty if it is not a consumer or its metadata is unreadable."""
     partitions: Mapping[str, Sequence[int]]
-    """What it was assigned."""
+    """Its assignment."""
     metadata: bytes = field(repr=False)
     assignment: bytes = field(repr=False)
-    is_waiting: bool = False
-    """It has no share by Holdfast's own rules: a standby, or an announced member that came before the others."""
+    is_standby: bool = False
+    """It has no assignment: it is beyond the target size, or is registered and waits for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedMember:
-    """A static member that was announced."""
+    """A registered static member (KIP-469)."""
 
     instance_id: str
     deadline_ms: int
-    """Until when it is waited for, by the broker's wall clock."""
+    """Until when the group waits for it, by the broker's wall clock."""
     arrived: bool
-    """It is in the group, and waits for the others."""
+    """It has joined, and waits for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupExtensionsDescription:
-    """What Holdfast knows of a group beyond Kafka."""
+    """The additional description of a group on a Holdfast broker."""
 
     generation: int
     epoch: int
-    """The assignment epoch: it rises with every change of ownership."""
+    """The assignment epoch. It increases with every change of ownership."""
     leader: str
-    """A member id; empty where nobody leads."""
+    """A member id; empty if there is no leader."""
     settled: bool
-    """Everybody has what is his, and nothing is on its way from one member to another."""
+    """Every member has its assignment, and no partition is moving from one member to another."""
     target_size: int | None
-    """Members past it are standbys; None: nobody is."""
+    """Members beyond it are standbys. None if there is no target."""
     standby_takeover_ms: int | None
-    """How long after a member's connection closed a standby takes its place; None: not before its session ends."""
-    waiting: Sequence[str]
-    """The ids of members without a share."""
+    """How long after a member's connection closes a standby takes over. None if it waits for the session to expire."""
+    standbys: Sequence[str]
+    """The ids of the members without an assignment."""
     expected: Sequence[ExpectedMember]
-    open_places: int
-    """Places of members that went, which the standbys are called for."""
+    vacancies: int
+    """Assignments of members that left, which standbys are asked to take over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,10 @@ class GroupDescription:
     coordinator: Node | None
     members: Sequence[MemberDescription]
     extensions: GroupExtensionsDescription | None = None
-    """None on a server that is no Holdfast."""
+    """None if the broker is not Holdfast."""
 
     def owners(self) -> dict[TopicPartition, list[MemberDescription]]:
-        """Who has each partition; a redundant assignment gives one to several."""
+        """The owners of each partition; several with a redundant assignment."""
         found: dict[TopicPartition, list[MemberDescription]] = {}
         for member in self.members:
             for topic, numbers in member.partitions.items():
@@ -102,14 +101,14 @@ class PartitionLag:
     topic: str
     partition: int
     committed: int | None
-    """None where the group has no offset."""
+    """None if the group has no committed offset."""
     end: int | None
-    """None where the partition is gone."""
+    """None if the partition does not exist."""
     owners: Sequence[MemberDescription]
 
     @property
     def lag(self) -> int | None:
-        """How many records are not committed yet."""
+        """The number of records after the committed offset."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
@@ -117,7 +116,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of one member that was to be removed."""
+    """The result for one member that was to be removed."""
 
     member_id: str
     group_instance_id: str | None
@@ -128,23 +127,23 @@ class RegistrationOutcome(StrEnum):
     REGISTERED = "registered"
     ALREADY_MEMBER = "already a member"
     RENEWED = "renewed"
-    """It was registered already; from now on it is waited for as long as the latest call says."""
+    """It was already registered. The group now waits for it as long as the latest call says."""
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What became of one member that was announced."""
+    """The result for one member that was to be registered."""
 
     instance_id: str
     outcome: RegistrationOutcome
     error: HoldfastError | None
-    """Why it was refused."""
+    """Why it was rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What became of one registration that was to be cancelled."""
+    """The result for one registration that was to be cancelled."""
 
     instance_id: str
     error: HoldfastError | None
@@ -155,14 +154,14 @@ class GroupConfig:
     """One config of a group."""
 
     value: str | None
-    """None where the broker keeps it to itself."""
+    """None if it is sensitive."""
     is_default: bool
     """It was not set on this group."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """What a reset changes of one partition."""
+    """The change of a reset for one partition."""
 
     before: int | None
     after: int
@@ -170,14 +169,14 @@ class OffsetReset:
 
 def read_group(described: DescribedGroup, coordinator: Node | None) -> GroupDescription:
     is_consumer = described.protocol_type == PROTOCOL_TYPE
-    waiting = frozenset(() if described.extensions is None else described.extensions.waiting)
+    standbys = frozenset(() if described.extensions is None else described.extensions.standbys)
     return GroupDescription(
         described.group_id,
         described.group_state,
         described.protocol_type,
         described.protocol_data,
         coordinator,
-        tuple(_read_member(member, is_consumer, member.member_id in waiting) for member in described.members),
+        tuple(_read_member(member, is_consumer, member.member_id in standbys) for member in described.members),
         None if described.extensions is None else _read_extensions(described.extensions),
     )
 
@@ -190,13 +189,13 @@ def _read_extensions(found: GroupExtensions) -> GroupExtensionsDescription:
         found.settled,
         found.target_size if found.target_size > 0 else None,
         found.standby_takeover_ms if found.standby_takeover_ms > 0 else None,
-        tuple(found.waiting),
+        tuple(found.standbys),
         tuple(ExpectedMember(one.group_instance_id, one.deadline_ms, one.arrived) for one in found.expected),
-        found.open_places,
+        found.vacancies,
     )
 
 
-def _read_member(member: DescribedGroupMember, is_consumer: bool, is_waiting: bool) -> MemberDescription:
+def _read_member(member: DescribedGroupMember, is_consumer: bool, is_standby: bool) -> MemberDescription:
     metadata, assignment = bytes(member.member_metadata), bytes(member.member_assignment)
     return MemberDescription(
         member.member_id,
@@ -207,7 +206,7 @@ def _read_member(member: DescribedGroupMember, is_consumer: bool, is_waiting: bo
         _partitions(assignment) if is_consumer else {},
         metadata,
         assignment,
-        is_waiting,
+        is_standby,
     )
 
 

@@ -1,14 +1,15 @@
-"""What can go wrong, as the application sees it.
+"""The exceptions of the client.
 
-Every exception of the client is a `HoldfastError`. Its message says what was asked, what was found and what to do; its
-`code` is Kafka's error code where a broker gave one; `retriable` says that the same call may succeed later, `fatal`
-that this consumer, member or admin is finished and a new one is needed. Secrets appear in none of them.
+Every exception of the client is a `HoldfastError`. Its message says what was asked, what was found and what to do.
+`code` is Kafka's error code if a broker returned one. `retriable` means that the same call may succeed later. `fatal`
+means that this consumer, member or admin cannot be used any more. No exception contains secrets.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from holdfast.membership.failures import Failure, FailureKind
 from holdfast.wire.error_codes import ErrorCode
 
 RETRIABLE_CODES: Final = frozenset(
@@ -37,11 +38,11 @@ RETRIABLE_CODES: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Those which Kafka's own clients take for passing."""
+"""The errors that Kafka's own clients retry."""
 
 
 def error_code(number: int) -> ErrorCode:
-    """The code by its number; one that only a newer Kafka knows is an unknown server error."""
+    """The code by its number. An unknown number is UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -49,7 +50,7 @@ def error_code(number: int) -> ErrorCode:
 
 
 class HoldfastError(Exception):
-    """The base of them all."""
+    """The base class."""
 
     RETRIABLE: ClassVar[bool] = False
     FATAL: ClassVar[bool] = False
@@ -69,27 +70,28 @@ class HoldfastError(Exception):
 
 
 class ConfigError(HoldfastError):
-    """A setting that is unknown, missing or has a value that cannot be; the message names it."""
+    """A setting is unknown, missing or invalid; the message names it."""
 
     FATAL = True
 
 
 class ConnectionFailed(HoldfastError):
-    """A broker, or all of them, cannot be reached. The message names each address and what failed there."""
+    """A broker, or all of them, cannot be reached. The message names each address and its error."""
 
     RETRIABLE = True
 
 
 class ConnectionLost(ConnectionFailed):
-    """A connection that was up has ended: closed by either side, or the broker said what cannot be Kafka's."""
+    """An established connection has ended: either side closed it, or the broker sent invalid data."""
 
 
 class RequestTimedOut(ConnectionFailed):
-    """The broker did not answer in time. The connection has been given up: what follows on it would wait as long."""
+    """The broker did not answer in time. The connection is closed, because the next response on it would be late,
+    too."""
 
 
 class AuthenticationFailed(HoldfastError):
-    """The broker does not accept us, or we do not accept the broker: certificates, user, password, mechanism."""
+    """The broker rejected the client, or the client rejected the broker: certificates, user, password, mechanism."""
 
     FATAL = True
 
@@ -101,32 +103,52 @@ class UnsupportedVersion(HoldfastError):
 
 
 class TopicError(HoldfastError):
-    """A topic that does not exist, may not be seen, or has no legal name."""
+    """A topic does not exist, is not authorized, or has an invalid name."""
 
 
 class GroupError(HoldfastError):
-    """The coordinator refused something, for a reason that has no class of its own: see `code`."""
+    """The coordinator returned an error that has no exception class of its own; see `code`."""
 
 
 class FencedInstanceId(GroupError):
-    """Another process has taken the seat of this instance id. This member must never commit again."""
+    """Another process has joined with this instance id. This member must never commit again."""
 
     FATAL = True
 
 
 class RebalanceInProgress(GroupError):
-    """The group is rebalancing: poll, so that this member can take part, and then try again."""
+    """The group is rebalancing. Call poll, so that this member can take part, and then try again."""
 
     RETRIABLE = True
 
 
 class CommitFailed(GroupError):
-    """The offsets were not stored and never will be: the partitions have another owner now, or are about to."""
+    """The offsets were not and will not be stored: the partitions have, or will soon have, another owner."""
 
 
 class CallbackError(HoldfastError):
-    """A callback of the application raised; the message names it, and what it raised is the cause."""
+    """A callback of the application raised an exception, which is the cause of this one; the message names the
+    callback."""
 
 
 class AssignorError(HoldfastError):
-    """An assignor raised, gave what does not exist, forgot a partition or gave it twice."""
+    """An assignor raised an exception, assigned a partition that does not exist, omitted one, or assigned one twice."""
+
+
+_CLASS_BY_KIND: Final[dict[FailureKind, type[HoldfastError]]] = {
+    FailureKind.FENCED: FencedInstanceId,
+    FailureKind.REFUSED: GroupError,
+    FailureKind.NOT_AUTHENTICATED: AuthenticationFailed,
+    FailureKind.UNSUPPORTED: UnsupportedVersion,
+    FailureKind.ASSIGNOR: AssignorError,
+    FailureKind.REBALANCING: RebalanceInProgress,
+    FailureKind.NO_LONGER_MEMBER: CommitFailed,
+    FailureKind.COMMIT_REFUSED: CommitFailed,
+    FailureKind.TIMED_OUT: RequestTimedOut,
+}
+
+
+def from_failure(failure: Failure, *, fatal: bool | None = None) -> HoldfastError:
+    """The exception for a failure of the membership."""
+    kind = _CLASS_BY_KIND[failure.kind]
+    return kind(failure.message, code=failure.code, retriable=failure.retriable, fatal=fatal)

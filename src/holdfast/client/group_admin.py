@@ -1,15 +1,14 @@
-"""What goes beyond the members that a group has: those who are about to come, and its configs. `Admin` has these as its
-methods; here is what they ask the coordinator."""
+"""Requests to the coordinator that register members of a group and change its configs. `Admin` has them as methods."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from holdfast.client.coordinator import GroupCoordinator
+from holdfast.client.cluster_client import ClusterClient
+from holdfast.client.coordinator_client import CoordinatorClient
 from holdfast.client.descriptions import Cancelled, GroupConfig, Registered, RegistrationOutcome
 from holdfast.client.errors import ConfigError, GroupError, error_code
-from holdfast.client.network import Network
 from holdfast.wire.apis.add_members_to_group import (
     ADD_MEMBERS_TO_GROUP,
     AddMembersToGroupRequest,
@@ -40,12 +39,12 @@ from holdfast.wire.message import Api
 
 TARGET_SIZE: Final = "target.group.size"
 STANDBY_TAKEOVER: Final = "standby.takeover.ms"
-_HOLDFASTS_OWN: Final = frozenset({TARGET_SIZE, STANDBY_TAKEOVER})
+_HOLDFAST_CONFIGS: Final = frozenset({TARGET_SIZE, STANDBY_TAKEOVER})
 _GROUP_RESOURCE: Final = 32
 _SET, _DELETE = 0, 1
-_SET_ON_THE_GROUP: Final = 8
-"""The source of a config that stands on the group itself."""
-_LONGEST_WAIT_MS: Final = 2**31 - 1
+_GROUP_CONFIG_SOURCE: Final = 8
+"""The source of a config that is set on the group itself."""
+_MAX_WAIT_MS: Final = 2**31 - 1
 _OUTCOMES: Final[Mapping[int, RegistrationOutcome]] = {
     Registration.REGISTERED: RegistrationOutcome.REGISTERED,
     Registration.ALREADY_MEMBER: RegistrationOutcome.ALREADY_MEMBER,
@@ -60,25 +59,25 @@ _ADVICE: Final = {
 ConfigValue = str | int | None
 
 
-# -- members that are about to come ------------------------------------------------------------------------------------
+# -- registration ------------------------------------------------------------------------------------------------------
 
 
 def add_members(
-    network: Network, group_id: str, instance_ids: Iterable[str], wait_ms: int, deadline: float
+    cluster: ClusterClient, group_id: str, instance_ids: Iterable[str], wait_ms: int, deadline: float
 ) -> list[Registered]:
-    wanted = _names("instance_ids", instance_ids)
-    if not 1 <= wait_ms <= _LONGEST_WAIT_MS:
+    wanted = _as_list("instance_ids", instance_ids)
+    if not 1 <= wait_ms <= _MAX_WAIT_MS:
         raise ConfigError(f"wait_ms cannot be {wait_ms}; it is a number of milliseconds from 1 on")
     if not wanted:
         return []
     request = AddMembersToGroupRequest(group_id, wanted, wait_ms)
-    with GroupCoordinator(network, group_id) as asking:
+    with CoordinatorClient(cluster, group_id) as asking:
         response: AddMembersToGroupResponse = asking.ask(
             ADD_MEMBERS_TO_GROUP,
             lambda _: request,
             _error_code,
             deadline,
-            needs=_need("announcing members", ADD_MEMBERS_TO_GROUP),
+            needs=_need("registering members", ADD_MEMBERS_TO_GROUP),
         )
     _check(f"new members of group {group_id!r}", response)
     return [_registered(one) for one in response.results]
@@ -86,20 +85,20 @@ def add_members(
 
 def _registered(result: AddMembersToGroupResult) -> Registered:
     error = _error(f"instance {result.group_instance_id!r}", result)
-    # A number that only a newer Holdfast knows is a success all the same: there is no error.
+    # An unknown number, from a newer Holdfast, is also a success, because there is no error.
     outcome = _OUTCOMES.get(result.outcome, RegistrationOutcome.REGISTERED)
     return Registered(result.group_instance_id, RegistrationOutcome.REFUSED if error else outcome, error)
 
 
 def cancel_registration(
-    network: Network, group_id: str, instance_ids: Iterable[str] | None, deadline: float
+    cluster: ClusterClient, group_id: str, instance_ids: Iterable[str] | None, deadline: float
 ) -> list[Cancelled]:
-    wanted = None if instance_ids is None else _names("instance_ids", instance_ids)
+    wanted = None if instance_ids is None else _as_list("instance_ids", instance_ids)
     if wanted is not None and not wanted:
         return []
     request = CancelRegistrationRequest(group_id, wanted)
     need = _need("cancelling registrations", CANCEL_REGISTRATION)
-    with GroupCoordinator(network, group_id) as asking:
+    with CoordinatorClient(cluster, group_id) as asking:
         response: CancelRegistrationResponse = asking.ask(
             CANCEL_REGISTRATION, lambda _: request, _error_code, deadline, needs=need
         )
@@ -112,15 +111,15 @@ def cancel_registration(
 # -- configs -----------------------------------------------------------------------------------------------------------
 
 
-def configure_group(network: Network, group_id: str, changes: Mapping[str, ConfigValue], deadline: float) -> None:
+def configure_group(cluster: ClusterClient, group_id: str, changes: Mapping[str, ConfigValue], deadline: float) -> None:
     if not changes:
         return
     request = IncrementalAlterConfigsRequest(
         [IncrementalAlterConfigsResource(_GROUP_RESOURCE, group_id, [_change(*one) for one in changes.items()])]
     )
-    ours = sorted(_HOLDFASTS_OWN & changes.keys())
+    ours = sorted(_HOLDFAST_CONFIGS & changes.keys())
     need = f"the group config {ours[0]!r} needs Holdfast's hot standbys" if ours else None
-    with GroupCoordinator(network, group_id) as asking:
+    with CoordinatorClient(cluster, group_id) as asking:
         response = asking.ask(
             INCREMENTAL_ALTER_CONFIGS,
             lambda _: request,
@@ -142,16 +141,16 @@ def _change(name: str, value: ConfigValue) -> IncrementalAlterableConfig:
     return IncrementalAlterableConfig(name, _SET, str(value))
 
 
-def group_config(network: Network, group_id: str, deadline: float) -> dict[str, GroupConfig]:
+def group_config(cluster: ClusterClient, group_id: str, deadline: float) -> dict[str, GroupConfig]:
     request = DescribeConfigsRequest([DescribeConfigsResource(_GROUP_RESOURCE, group_id, None)])
-    with GroupCoordinator(network, group_id) as asking:
+    with CoordinatorClient(cluster, group_id) as asking:
         response = asking.ask(
             DESCRIBE_CONFIGS, lambda _: request, lambda answer: _error_code(_described(answer)), deadline
         )
     found = _described(response)
     _check(f"configs of group {group_id!r}", found)
     return {
-        one.name: GroupConfig(None if one.is_sensitive else one.value, one.config_source != _SET_ON_THE_GROUP)
+        one.name: GroupConfig(None if one.is_sensitive else one.value, one.config_source != _GROUP_CONFIG_SOURCE)
         for one in sorted(found.configs, key=lambda one: one.name)
     }
 
@@ -161,15 +160,15 @@ def _described(response: Any) -> DescribeConfigsResult:
     return result
 
 
-# -- what the coordinator says -----------------------------------------------------------------------------------------
+# -- results and errors ------------------------------------------------------------------------------------------------
 
 
 def _need(what: str, api: Api) -> str:
     return f"{what} needs Holdfast's {api.name} (API key {api.key})"
 
 
-def _names(what: str, given: Iterable[str]) -> list[str]:
-    """A text is a sequence of texts as well, and never meant as one."""
+def _as_list(what: str, given: Iterable[str]) -> list[str]:
+    """Rejects a single string, which is also a sequence of strings."""
     if isinstance(given, str):
         raise ConfigError(f"{what} is {given!r}; it must be several ids: [{given!r}]")
     return list(given)
@@ -180,7 +179,7 @@ def _error_code(response: Any) -> int:
 
 
 def _error(what: str, answer: Any) -> GroupError | None:
-    """The broker's own words, where it has some: it knows more than the code says."""
+    """The broker's error message if there is one, because it says more than the code."""
     if not answer.error_code:
         return None
     known = error_code(answer.error_code)

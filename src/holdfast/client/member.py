@@ -1,4 +1,4 @@
-"""`Member`: membership in a group of any kind, for whatever a group can share.
+"""`Member`: membership in a group of any type, whose members divide any kind of work among themselves.
 
     def assign(members):
         return {member.member_id: {"shard": number} for number, member in enumerate(members)}
@@ -7,8 +7,8 @@
     with Member(config, "shards", {"even": {}}, assign) as member:
         print(member.wait_for_assignment(10).state)
 
-What the members say of themselves and what they are given is JSON, or bytes as they are (`codec="bytes"`). The
-callbacks run in a thread of the member's own, one at a time; while one of them runs, the heartbeats go on.
+The members' metadata and their assignments are JSON, or plain bytes (`codec="bytes"`). The callbacks run one at a time,
+in a thread of the member. Heartbeats continue meanwhile.
 """
 
 from __future__ import annotations
@@ -16,30 +16,36 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
+from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.config import read_config
-from holdfast.client.driver import Driver
-from holdfast.client.errors import AssignorError, CallbackError, ConfigError, HoldfastError, RequestTimedOut
+from holdfast.client.errors import (
+    AssignorError,
+    CallbackError,
+    ConfigError,
+    HoldfastError,
+    RequestTimedOut,
+    from_failure,
+)
 from holdfast.client.membership_config import NAMES as MEMBERSHIP_NAMES
 from holdfast.client.membership_config import membership_settings
-from holdfast.client.network import Network
-from holdfast.client.outcomes import exception
+from holdfast.client.membership_thread import MembershipThread
+from holdfast.client.runtime import SYSTEM, Runtime
 from holdfast.client.settings import NAMES as NETWORK_NAMES
 from holdfast.client.settings import NetworkSettings
-from holdfast.membership.effects import Adopt, Failed, Lead, Left, Prepare
+from holdfast.membership.assignment import AssignorFault
+from holdfast.membership.effects import Failed, JoinComplete, JoinPrepare, LeaderElected, LeftGroup
 from holdfast.membership.failures import Failure, FailureKind
-from holdfast.membership.leading import Fault
 from holdfast.wire.consumer_protocol import PROTOCOL_TYPE as CONSUMER
 
 NAMES: Final = MEMBERSHIP_NAMES | NETWORK_NAMES
 CLOSE_TIMEOUT_S: Final = 10.0
-GOODBYE_S: Final = 3.0
-_TURN_S: Final = 0.5
+LEAVE_TIMEOUT_S: Final = 3.0
+_EVENT_WAIT_S: Final = 0.5
 
 logger = logging.getLogger("holdfast.client")
 
@@ -55,14 +61,14 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """What this member was given, and in which generation."""
+    """The assignment of this member, and its generation."""
 
     state: Any
     generation: int
     member_id: str
     is_leader: bool
     assignment_epoch: int | None = None
-    """Rises with every change of who has what; None where the broker has none, as Apache Kafka."""
+    """Increases with every change of assignments. None if the broker has no assignment epochs, as with Apache Kafka."""
 
 
 Assign = Callable[[Sequence[GroupMember]], Mapping[str, Any]]
@@ -79,10 +85,11 @@ class Member:
         on_assignment: Callable[[MemberState], None] | None = None,
         on_revoked: Callable[[bool], None] | None = None,
         codec: Literal["json", "bytes"] = "json",
+        _runtime: Runtime = SYSTEM,
     ) -> None:
-        """`protocols`: what this member says of itself, by protocol name, the preferred one first; or a function that
-        is asked anew before each join. `assign` is called where this member leads. `on_revoked` is called before each
-        rejoin, with True if the seat was lost."""
+        """`protocols`: this member's metadata by protocol name, the preferred one first; or a function that returns
+        them before each join. `assign` is called if this member leads. `on_revoked` is called before each rejoin, with
+        True if the member has lost its generation."""
         if not protocol_type or protocol_type == CONSUMER:
             raise ConfigError(f"protocol type {protocol_type!r}: use a name of your own, or holdfast.Consumer")
         settings = read_config(config, {}, NAMES)
@@ -92,74 +99,78 @@ class Member:
         self._assign = assign
         self._on_assignment = on_assignment
         self._on_revoked = on_revoked
-        self._membership = membership_settings(settings, protocol_type)
-        self._driver = Driver(
-            self._membership, Network(NetworkSettings.from_config(settings)), f"holdfast-{self._membership.group_id}"
+        self._settings = membership_settings(settings, protocol_type)
+        self._clock = _runtime.clock
+        self._membership_thread = MembershipThread(
+            self._settings,
+            ClusterClient(NetworkSettings.from_config(settings), runtime=_runtime),
+            f"holdfast-{self._settings.group_id}",
         )
         self._changed = threading.Condition()
         self._current: MemberState | None = None
-        self._may_hold = False
-        """Whether the application was given something since it was last told that the seat is lost."""
+        self._may_own = False
+        """Whether the application has received an assignment since the generation was last lost."""
         self._failure: HoldfastError | None = None
         self._stopping = False
         self._left = threading.Event()
-        name = f"holdfast-{self._membership.group_id}-member"
-        self._thread = threading.Thread(target=self._attend, name=name, daemon=True)
+        name = f"holdfast-{self._settings.group_id}-member"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # -- the application's calls ---------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Join the group."""
-        self._driver.start()
-        self._driver.do(lambda membership, now: membership.join(now))
+        self._membership_thread.start()
+        self._membership_thread.submit(lambda membership, now: membership.join(now))
         self._thread.start()
         return self
 
     @property
     def current(self) -> MemberState | None:
-        """What this member has now; None while it has nothing. Raises what ended the membership."""
+        """The current assignment, or None. Raises the failure that ended the membership."""
         with self._changed:
             if self._failure is not None:
                 raise self._failure
             return self._current
 
     def wait_for_assignment(self, timeout: float, *, newer_than: int = -1) -> MemberState:
-        """The assignment, once there is one of a generation after `newer_than`."""
-        deadline = time.monotonic() + timeout
+        """Waits for the assignment of a generation after `newer_than`."""
+        deadline = self._clock.now() + timeout
         with self._changed:
             while self._failure is None:
                 if self._current is not None and self._current.generation > newer_than:
                     return self._current
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise self.gave_nothing_within(timeout)
+                if not self._clock.wait_notified(self._changed, deadline - self._clock.now()):
+                    raise self.no_assignment_error(timeout)
             raise self._failure
 
-    def gave_nothing_within(self, timeout: float) -> RequestTimedOut:
-        """What to say when the group has given no assignment for so long."""
-        trouble = self._driver.trouble
-        because = "" if trouble is None else f": {trouble}"
-        return RequestTimedOut(f"group {self._membership.group_id!r} gave no assignment within {timeout} s{because}")
+    def no_assignment_error(self, timeout: float) -> RequestTimedOut:
+        """The error if there was no assignment in this time."""
+        error = self._membership_thread.last_error
+        because = "" if error is None else f": {error}"
+        return RequestTimedOut(f"group {self._settings.group_id!r} gave no assignment within {timeout} s{because}")
 
     def rejoin(self, reason: str) -> None:
-        """Have the group rebalance, because what this member says of itself has changed."""
-        self._driver.do(lambda membership, now: membership.rejoin(reason, now))
+        """Start a rebalance because this member's metadata has changed."""
+        self._membership_thread.submit(lambda membership, now: membership.rejoin(reason, now))
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S, *, leave: bool = False) -> None:
-        """A dynamic member leaves the group; a static one keeps its seat, unless `leave` says that it means it."""
+        """A dynamic member leaves the group. A static member stays in the group until its session expires, unless
+        `leave`."""
         if self._stopping:
             return
         if self._thread.is_alive() and self._failure is None:
-            self._driver.do(
+            self._membership_thread.submit(
                 lambda membership, now: membership.leave("the member is being closed", now, even_if_static=leave)
             )
-            if self._thread is threading.current_thread():  # a callback closes: nobody else takes the events
+            if self._thread is threading.current_thread():  # called by a callback: no other thread takes the events
                 self._wait_until_left(timeout)
             else:
-                self._left.wait(timeout)
+                self._clock.wait(self._left, timeout)
         self._stopping = True
-        self._driver.stop()
+        self._membership_thread.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+            self._clock.join(self._thread, timeout)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -171,115 +182,123 @@ class Member:
 
     # -- the member's thread -------------------------------------------------------------------------------------------
 
-    def _attend(self) -> None:
+    def _run(self) -> None:
         try:
             while not self._stopping and not self._left.is_set():
-                self._driver.polled()
-                event = self._driver.take_event(_TURN_S)
+                self._membership_thread.touch_poll()
+                event = self._membership_thread.next_event(_EVENT_WAIT_S)
                 match event:
-                    case Prepare():
-                        self._prepare(event)
-                    case Lead():
-                        self._lead(event)
-                    case Adopt():
-                        self._adopt(event)
+                    case JoinPrepare():
+                        self._prepare_join(event)
+                    case LeaderElected():
+                        self._perform_assignment(event)
+                    case JoinComplete():
+                        self._complete_join(event)
                     case Failed(failure):
-                        self._fail(exception(failure, fatal=True))
-                    case Left():
+                        self._fail(from_failure(failure, fatal=True))
+                    case LeftGroup():
                         self._left.set()
                     case None:
                         pass
         except HoldfastError as error:
             self._fail(error)
-        except Exception as error:  # what the application says of itself, likely
+        except Exception as error:  # from the application's `protocols`, probably
             logger.exception("the thread of a member failed")
             self._fail(CallbackError(f"the member failed with {type(error).__name__}: {error}", fatal=True))
         finally:
             self._end()
 
     def _end(self) -> None:
-        """After a failure nobody attends any more: let go, and say goodbye rather than be missed for a session."""
+        """After a failure no thread handles events, so the member leaves at once rather than by session timeout."""
         try:
-            self._let_go(lost=self._failure is not None)
+            self._revoke(lost=self._failure is not None)
         except HoldfastError as error:
             self._fail(error)
         if self._failure is None:
             return
-        self._driver.do(lambda membership, now: membership.leave("the member failed", now))
-        self._wait_until_left(GOODBYE_S)
-        self._driver.stop()
+        self._membership_thread.submit(lambda membership, now: membership.leave("the member failed", now))
+        self._wait_until_left(LEAVE_TIMEOUT_S)
+        self._membership_thread.stop()
 
     def _wait_until_left(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline and self._driver.is_alive:
-            if isinstance(self._driver.take_event(min(_TURN_S, max(0.0, deadline - time.monotonic()))), Left):
+        deadline = self._clock.now() + timeout
+        while (left_s := deadline - self._clock.now()) > 0 and self._membership_thread.is_alive:
+            if isinstance(self._membership_thread.next_event(min(_EVENT_WAIT_S, left_s)), LeftGroup):
                 break
         self._left.set()
 
-    def _prepare(self, event: Prepare) -> None:
-        self._let_go(lost=event.lost)
+    def _prepare_join(self, event: JoinPrepare) -> None:
+        self._revoke(lost=event.lost)
         given = self._protocols() if callable(self._protocols) else self._protocols
         protocols = [(name, self._encode(metadata)) for name, metadata in given.items()]
-        number = event.number
-        self._driver.do(lambda membership, now: membership.prepared(number, protocols, now))
+        number = event.attempt
+        self._membership_thread.submit(lambda membership, now: membership.join_prepared(number, protocols, now))
 
-    def _let_go(self, *, lost: bool) -> None:
+    def _revoke(self, *, lost: bool) -> None:
         with self._changed:
             held, self._current = self._current, None
-        # Told of a rebalance, the application may have gone on with what it had; if the seat goes then, it must hear.
-        concerned = held is not None or (lost and self._may_hold)
-        self._may_hold = self._may_hold and not lost
+        # After a revocation the application may continue with its old assignment. If the generation is lost then, it
+        # must be notified.
+        concerned = held is not None or (lost and self._may_own)
+        self._may_own = self._may_own and not lost
         if concerned and self._on_revoked is not None:
-            self._call("on_revoked", lambda: self._on_revoked(lost) if self._on_revoked else None)
+            self._run_callback("on_revoked", lambda: self._on_revoked(lost) if self._on_revoked else None)
 
-    def _lead(self, event: Lead) -> None:
-        generation = event.generation
-        if event.skip:
-            self._driver.do(lambda membership, now: membership.decided(generation, {}, now))
+    def _perform_assignment(self, event: LeaderElected) -> None:
+        generation = event.generation_id
+        if event.skip_assignment:
+            self._membership_thread.submit(lambda membership, now: membership.assignment_ready(generation, {}, now))
             return
         try:
             members = [
-                GroupMember(one.member_id, one.group_instance_id, self._read(one.metadata)) for one in event.members
+                GroupMember(one.member_id, one.group_instance_id, self._decode_metadata(one.metadata))
+                for one in event.members
             ]
             states = self._assign(members)
-            strange = sorted(set(states) - {one.member_id for one in event.members})
-            if strange:
-                raise ValueError(f"it gave something to {strange[0]!r}, who is not in the group")
+            unknown = sorted(set(states) - {one.member_id for one in event.members})
+            if unknown:
+                raise ValueError(f"it gave something to {unknown[0]!r}, which is not in the group")
             encoded = {one.member_id: self._encode(states.get(one.member_id)) for one in event.members}
         except Exception as error:
             message = f"assign raised {type(error).__name__}: {error}"
-            if not self._driver.has_extensions:
-                self._driver.do(lambda membership, _now: membership.cannot_decide(generation, message))
+            if not self._membership_thread.has_extensions:
+                self._membership_thread.submit(
+                    lambda membership, _now: membership.assignment_failed(generation, message)
+                )
                 raise AssignorError(message, fatal=True) from error
-            # The coordinator lets somebody else lead; if that does not help either, `Failed` says so.
-            logger.warning("%s; this member led group %r", message, self._membership.group_id)
-            self._driver.do(lambda membership, now: membership.report_failure(generation, Fault.RAISED, message, now))
+            # The coordinator elects another leader. If that fails, too, `Failed` follows.
+            logger.warning("%s; this member led group %r", message, self._settings.group_id)
+            self._membership_thread.submit(
+                lambda membership, now: membership.report_assignment_failure(
+                    generation, AssignorFault.RAISED, message, now
+                )
+            )
             return
-        self._driver.do(lambda membership, now: membership.decided(generation, encoded, now))
+        self._membership_thread.submit(lambda membership, now: membership.assignment_ready(generation, encoded, now))
 
-    def _read(self, metadata: bytes) -> Any:
-        """What another member says; None where it cannot be read, which must not stop the group."""
+    def _decode_metadata(self, metadata: bytes) -> Any:
+        """The metadata of another member; None if it is unreadable, which must not stop the group."""
         try:
             return self._decode(metadata)
         except ValueError:
             return None
 
-    def _adopt(self, event: Adopt) -> None:
+    def _complete_join(self, event: JoinComplete) -> None:
         try:
             state = self._decode(event.assignment)
         except ValueError as error:
             message = f"the assignment that the leader made cannot be read: {error}"
-            raise exception(Failure(FailureKind.ASSIGNOR, message), fatal=True) from error
-        adopted = MemberState(state, event.generation, event.member_id, event.is_leader, event.epoch)
+            raise from_failure(Failure(FailureKind.ASSIGNOR, message), fatal=True) from error
+        adopted = MemberState(state, event.generation_id, event.member_id, event.is_leader, event.epoch)
         with self._changed:
             self._current = adopted
-            self._may_hold = True
+            self._may_own = True
             self._changed.notify_all()
         if self._on_assignment is not None:
             listener = self._on_assignment
-            self._call("on_assignment", lambda: listener(adopted))
+            self._run_callback("on_assignment", lambda: listener(adopted))
 
-    def _call(self, name: str, callback: Callable[[], None]) -> None:
+    def _run_callback(self, name: str, callback: Callable[[], None]) -> None:
         try:
             callback()
         except HoldfastError:
@@ -298,7 +317,7 @@ def _to_json(value: Any) -> bytes:
 
 
 def _from_json(data: bytes) -> Any:
-    """Nothing at all reads as None: a coordinator gives no bytes to a member that its leader forgot."""
+    """Empty bytes are None: the assignment of a member that the leader omitted."""
     return json.loads(bytes(data)) if data else None
 
 

@@ -1,4 +1,4 @@
-"""The settings of membership, the same for consumers and for members of any other kind."""
+"""The settings of membership, common to consumers and members of other types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def membership_settings(settings: Mapping[str, Any], protocol_type: str) -> Memb
 
 
 def instance_id(settings: Mapping[str, Any]) -> str | None:
-    """Kafka's clients allow what a topic may be called; the broker checks nothing."""
+    """Kafka's clients apply the rules for topic names; the broker does not validate it."""
     value = settings.get("group.instance.id")
     if value is None or value == "":
         return None
@@ -68,3 +68,8 @@ def instance_id(settings: Mapping[str, Any]) -> str | None:
             "not be '.' or '..'"
         )
     return value
+
+
+def instance_ids(instance_id: str, members: int) -> list[str]:
+    """The instance ids of the members of one application, derived from its own."""
+    return [f"{instance_id}-thread-{number}" for number in range(1, members + 1)]

@@ -1,4 +1,5 @@
-"""What a Metadata answer says: brokers, and topics with their partitions. Without IO; `network` asks for it."""
+"""The content of a Metadata response: brokers, and topics with their partitions. No I/O; `cluster_client` fetches
+it."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic, M
 from holdfast.wire.error_codes import ErrorCode
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Kafka's own, for the oldest version, which does not tell."""
+"""Kafka's internal topics. The oldest version has no flag for them."""
 
-_FIRST_NULL_IS_ALL: Final = 1
-_FIRST_MAY_FORBID_CREATION: Final = 4
+_FIRST_NULL_FOR_ALL: Final = 1
+_FIRST_WITH_AUTO_CREATION_FLAG: Final = 4
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it does not exist: create it, or see whether it was deleted or misspelt",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not see it: it needs the right to describe it",
@@ -28,7 +29,7 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One broker, at the address that it advertises."""
+    """One broker with its advertised address."""
 
     node_id: int
     host: str
@@ -44,27 +45,29 @@ class Node:
 class Topic:
     name: str
     partitions: int
-    """How many there are; they are numbered from 0."""
+    """The number of partitions."""
     internal: bool = False
     racks: tuple[frozenset[str], ...] = ()
     """The racks of each partition's replicas; empty if no rack is known."""
     leaders: tuple[int, ...] = ()
-    """The broker that leads each partition; -1 where none does."""
+    """The leader of each partition; -1 if there is none."""
+    leader_epochs: tuple[int, ...] = ()
+    """The leader epoch of each partition (KIP-320); -1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The cluster as one broker saw it in one moment."""
+    """The cluster as one broker described it."""
 
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     errors: Mapping[str, ErrorCode] = field(default_factory=dict)
-    """The topics that were asked for and cannot be had, with the reason."""
+    """The requested topics that are unavailable, with the reason."""
     cluster_id: str | None = None
     controller_id: int = -1
 
     def topic(self, name: str) -> Topic:
-        """The topic, or a TopicError that says why it cannot be had."""
+        """The topic. Raises a TopicError with the reason if it is unavailable."""
         found = self.topics.get(name)
         if found is None:
             code = self.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -74,11 +77,11 @@ class Metadata:
         return found
 
     def matching(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        """The names that a pattern subscribes to. Internal topics are never meant by a pattern, only by their name."""
+        """The names that a pattern matches. A pattern never matches internal topics."""
         return frozenset(name for name, topic in self.topics.items() if not topic.internal and pattern.match(name))
 
     def cluster(self, names: Collection[str] | None = None) -> Cluster:
-        """These topics, or all, as an assignor sees them; those that do not exist are left out."""
+        """These topics, or all, in the form for assignors. Topics that do not exist are omitted."""
         wanted = self.topics.keys() if names is None else names
         found = [self.topics[name] for name in wanted if name in self.topics]
         return Cluster(
@@ -88,7 +91,8 @@ class Metadata:
 
 
 def topic_pattern(text: str) -> re.Pattern[str]:
-    """The pattern of a subscription that begins with "^". It must match from the start of a name, not to its end."""
+    """The pattern of a subscription that begins with "^". It must match at the start of a name, but not up to its
+    end."""
     try:
         return re.compile(text)
     except re.error as failure:
@@ -96,13 +100,13 @@ def topic_pattern(text: str) -> re.Pattern[str]:
 
 
 def metadata_request(topics: Iterable[str] | None, version: int, *, may_create: bool = False) -> MetadataRequest:
-    """For these topics, or all of them. Before v4 asking for a topic may create it, whatever is said here."""
+    """The request for these topics, or all of them. Before v4, it may create a topic whatever `may_create` is."""
     wanted: list[MetadataRequestTopic] | None = None
     if topics is not None:
         wanted = [MetadataRequestTopic(name=name) for name in dict.fromkeys(topics)]
-    elif version < _FIRST_NULL_IS_ALL:
+    elif version < _FIRST_NULL_FOR_ALL:
         wanted = []
-    return MetadataRequest(wanted, allow_auto_topic_creation=may_create or version < _FIRST_MAY_FORBID_CREATION)
+    return MetadataRequest(wanted, allow_auto_topic_creation=may_create or version < _FIRST_WITH_AUTO_CREATION_FLAG)
 
 
 def read_metadata(response: MetadataResponse) -> Metadata:
@@ -110,18 +114,24 @@ def read_metadata(response: MetadataResponse) -> Metadata:
     topics = {}
     errors = {}
     for one in response.topics:
-        if one.name is None:  # only an answer about topic ids has none
+        if one.name is None:  # only in a response for topic ids
             continue
         if one.error_code:
             errors[one.name] = error_code(one.error_code)
         else:
             internal = one.is_internal or one.name in INTERNAL_TOPICS
-            topics[one.name] = Topic(one.name, len(one.partitions), internal, _racks(one, nodes), _leaders(one))
+            topics[one.name] = Topic(
+                one.name, len(one.partitions), internal, _racks(one, nodes), _leaders(one), _leader_epochs(one)
+            )
     return Metadata(nodes, topics, errors, response.cluster_id, response.controller_id)
 
 
 def _leaders(topic: MetadataResponseTopic) -> tuple[int, ...]:
     return tuple(one.leader_id for one in sorted(topic.partitions, key=lambda one: one.partition_index))
+
+
+def _leader_epochs(topic: MetadataResponseTopic) -> tuple[int, ...]:
+    return tuple(one.leader_epoch for one in sorted(topic.partitions, key=lambda one: one.partition_index))
 
 
 def _racks(topic: MetadataResponseTopic, nodes: Mapping[int, Node]) -> tuple[frozenset[str], ...]:

@@ -1,7 +1,7 @@
-"""The SASL mechanisms: what is said to prove who we are.
+"""The client's part of the SASL mechanisms.
 
 Each exchange is a generator, as in `scram`: it yields tokens to send, is sent the broker's tokens, and returns when the
-mechanism has nothing more to say.
+exchange is complete.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from holdfast.client.scram import HASHES, scram
 
 MECHANISMS: Final = ("PLAIN", *HASHES, "OAUTHBEARER")
 OauthCallback = Callable[[str], Any]
-"""As confluent-kafka has it: takes `sasl.oauthbearer.config`, returns (token, expiry in seconds since the epoch), and
-may add a principal and a mapping of SASL extensions."""
+"""As in confluent-kafka: takes `sasl.oauthbearer.config` and returns (token, expiry in seconds since the epoch),
+optionally with a principal and a mapping of SASL extensions."""
 
 _SEPARATOR: Final = "\x01"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, b64token
@@ -29,7 +29,7 @@ _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who we are, and how we prove it."""
+    """The mechanism and the credentials of the client."""
 
     mechanism: str
     username: str = ""
@@ -38,7 +38,7 @@ class Sasl:
     oauth_config: str = field(default="", repr=False)
 
     def begin(self) -> Generator[bytes, bytes, None]:
-        """A new exchange; for OAUTHBEARER with a new token."""
+        """A new exchange, with a new token for OAUTHBEARER."""
         if self.mechanism == "PLAIN":
             return _plain(self.username, self.password)
         if self.mechanism in HASHES:
@@ -51,7 +51,8 @@ class Sasl:
         try:
             given = self.oauth_cb(self.oauth_config)
         except Exception as failure:
-            # Whoever gives out tokens may be back in a moment. What it says may contain secrets: only its kind is told.
+            # Retriable, because the token service may recover. Its message may contain secrets, so only the type is
+            # reported.
             raise AuthenticationFailed(
                 f"oauth_cb raised {type(failure).__name__}", retriable=True, fatal=False
             ) from failure
@@ -66,7 +67,8 @@ def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
 
 
 def _oauthbearer(token: str, extensions: Mapping[str, str]) -> Generator[bytes, bytes, None]:
-    """RFC 7628. A refusal comes as JSON and is acknowledged with one separator, upon which the broker gives up."""
+    """RFC 7628. The broker rejects a token with JSON. The client acknowledges it with one separator, and the exchange
+    fails."""
     if not _TOKEN.fullmatch(token):
         raise AuthenticationFailed("oauth_cb returned a token with characters that a bearer token cannot have")
     for name, value in extensions.items():

@@ -1,8 +1,9 @@
-"""SCRAM (RFC 5802, RFC 7677): the client proves that it knows the password, and the server that it does, too.
+"""SCRAM (RFC 5802, RFC 7677): the client proves that it knows the password, and the server proves that it has the
+credential.
 
-The exchange is a generator: it yields what is to be sent, is sent what came back, and raises `AuthenticationFailed`
-when the server is not to be trusted. As in Kafka and librdkafka names and passwords are used as they are, not prepared
-by SASLprep, and there is no channel binding.
+The exchange is a generator: it yields messages to send, is sent the server's messages, and raises
+`AuthenticationFailed` if the server cannot be trusted. As in Kafka and librdkafka, names and passwords are not
+normalized by SASLprep, and there is no channel binding.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Final
 from holdfast.client.errors import AuthenticationFailed
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-FEWEST_ITERATIONS: Final = 4096
-"""RFC 7677. A server that asks for fewer would get a proof from which the password is more easily guessed."""
-MOST_ITERATIONS: Final = 1_000_000
-"""About a second of computing; Kafka itself stops at 16,384. A hostile server cannot keep us busy for longer."""
+MIN_ITERATIONS: Final = 4096
+"""From RFC 7677. With fewer iterations, the password would be easier to guess from the proof."""
+MAX_ITERATIONS: Final = 1_000_000
+"""About a second of CPU time, so that a hostile server cannot keep the client busy for longer. Kafka's own limit is
+16,384."""
 
 _NO_BINDING: Final = "n,,"
 
@@ -51,25 +53,25 @@ def _escaped(username: str) -> str:
 
 
 def _parse_first(server_first: str, nonce: str) -> tuple[str, bytes, int]:
-    """(nonce of both, salt, iterations); the three attributes stand in this order, extensions may follow."""
+    """(combined nonce, salt, iterations). The attributes have this order; extensions may follow."""
     fields = server_first.split(",")
     if fields[0].startswith("m="):
-        raise _distrusted("it demands a SCRAM extension that is not known here")
+        raise _untrusted("it demands a SCRAM extension that is not known here")
     if [field[:2] for field in fields[:3]] != ["r=", "s=", "i="]:
-        raise _distrusted("its first message is not SCRAM's")
+        raise _untrusted("its first message is not SCRAM's")
     full_nonce, salt_text, iterations_text = (field[2:] for field in fields[:3])
     if not full_nonce.startswith(nonce) or len(full_nonce) == len(nonce):
-        raise _distrusted("its nonce does not continue ours: the message belongs to another exchange")
+        raise _untrusted("its nonce does not continue ours: the message belongs to another exchange")
     try:
         salt = base64.b64decode(salt_text, validate=True)
-        # More digits than the limit has are not worth the conversion.
+        # A number with more digits than the limit is not converted.
         iterations = int(iterations_text) if iterations_text.isdecimal() and len(iterations_text) < 10 else 0
     except (binascii.Error, ValueError):
-        raise _distrusted("its salt is not base64") from None
-    if not salt or not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-        raise _distrusted(
+        raise _untrusted("its salt is not base64") from None
+    if not salt or not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise _untrusted(
             f"it asks for {iterations_text[:20]!r} iterations and a salt of {len(salt)} bytes; "
-            f"accepted are {FEWEST_ITERATIONS} to {MOST_ITERATIONS} and a salt that is not empty"
+            f"accepted are {MIN_ITERATIONS} to {MAX_ITERATIONS} and a salt that is not empty"
         )
     return full_nonce, salt, iterations
 
@@ -82,15 +84,15 @@ def _check_final(server_final: str, expected: bytes) -> None:
     except (binascii.Error, ValueError):
         verifier = b""
     if not server_final.startswith("v=") or not hmac.compare_digest(verifier, expected):
-        raise _distrusted("it cannot prove that it knows the password: somebody else may be answering in its place")
+        raise _untrusted("it cannot prove that it knows the password: somebody else may be answering in its place")
 
 
 def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise _distrusted("its message is not text") from None
+        raise _untrusted("its message is not text") from None
 
 
-def _distrusted(why: str) -> AuthenticationFailed:
+def _untrusted(why: str) -> AuthenticationFailed:
     return AuthenticationFailed(f"the broker is not trusted in SCRAM: {why}")

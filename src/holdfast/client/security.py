@@ -1,7 +1,7 @@
 """TLS and SASL by librdkafka's names.
 
-The same settings go to confluent-kafka for the records, so names and values are exactly those that librdkafka takes.
-What it takes and we cannot do is refused: membership and records must not be guarded differently.
+confluent-kafka gets the same settings for the records, so names and values are exactly those that librdkafka accepts. A
+value that only librdkafka supports is rejected, because membership and records must have the same security.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NAMES: Final = frozenset(
 )
 """The settings that this module reads."""
 SECRETS: Final = frozenset({"sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.config"})
-"""Whoever shows a configuration leaves out the values of these."""
+"""Their values are omitted when a configuration is displayed."""
 
 _INSTEAD: Final = {
     "ssl.keystore.location": "give ssl.certificate.location and ssl.key.location, as PEM",
@@ -59,7 +59,7 @@ _FALSE: Final = ("false", "f", "0")
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How connections are guarded. Certificates and keys are read once, when this is made."""
+    """The security of connections. Certificates and keys are read once, when the object is created."""
 
     protocol: str = "PLAINTEXT"
     tls: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
@@ -67,7 +67,7 @@ class Security:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Security:
-        """From the settings that concern it; others are somebody else's. Raises ConfigError naming the setting."""
+        """From the security settings; other settings are ignored. Raises ConfigError, which names the setting."""
         _refuse_unknown(config)
         protocol = _choice(config, "security.protocol", PROTOCOLS, "PLAINTEXT")
         return cls(
@@ -163,7 +163,7 @@ def _load_certificate(context: ssl.SSLContext, config: Mapping[str, Any]) -> Non
     password = _text(config, "ssl.key.password")
 
     def ask_password() -> str:
-        # Without this, OpenSSL would ask at the terminal.
+        # Without this, OpenSSL would prompt on the terminal.
         if password is None:
             raise ConfigError(f"ssl.key.password is missing: the key in {key_from} is encrypted")
         return password
@@ -194,7 +194,7 @@ def _pem(config: Mapping[str, Any], name: str) -> tuple[bytes | None, str]:
 
 @contextmanager
 def _file_of(content: bytes) -> Iterator[str]:
-    """A file for OpenSSL, which takes keys from nowhere else. Where possible it is in memory only."""
+    """A file for OpenSSL, which reads keys only from files. If possible, the file is in memory only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("holdfast-key", os.MFD_CLOEXEC)
         with open(descriptor, "wb") as file:
@@ -216,7 +216,7 @@ def _text(config: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        # The value itself stays out of the message: it may be a secret of another type.
+        # The message does not contain the value, which may be a secret of another type.
         raise ConfigError(f"{name} must be text, not {type(value).__name__}")
     return value
 

@@ -13,15 +13,15 @@ from holdfast.client.connection import MAX_RESPONSE_BYTES, REQUEST_TIMEOUT_S
 from holdfast.client.errors import ConfigError
 from holdfast.client.security import Security
 
-_MOST: Final = (1 << 31) - 1
+_MAX_INT32: Final = (1 << 31) - 1
 _LIMITS: Final = {
-    "socket.connection.setup.timeout.ms": (1000, _MOST),
+    "socket.connection.setup.timeout.ms": (1000, _MAX_INT32),
     "socket.timeout.ms": (10, 300_000),
     "request.timeout.ms": (1, 900_000),
     "reconnect.backoff.ms": (0, 3_600_000),
     "reconnect.backoff.max.ms": (0, 3_600_000),
     "retry.backoff.ms": (1, 300_000),
-    "receive.message.max.bytes": (1000, _MOST),
+    "receive.message.max.bytes": (1000, _MAX_INT32),
 }
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
@@ -32,7 +32,7 @@ NAMES: Final = security.NAMES | {
     "client.id",
     "broker.address.family",
 }
-"""The settings that the network reads, those of its security among them."""
+"""The network settings, including those of security."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NetworkSettings:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> NetworkSettings:
-        """From the settings that concern it; others are somebody else's. Raises ConfigError naming the setting."""
+        """From the network settings; other settings are ignored. Raises ConfigError, which names the setting."""
         guarded = Security.from_config(config)
         servers = config.get("bootstrap.servers", config.get("metadata.broker.list"))
         if not isinstance(servers, str):

@@ -1,29 +1,29 @@
-"""`SingleWriter`: one process writes, the others stand by, and each writer has a token by which a store can tell.
+"""`SingleWriter`: one process is active, the others wait, and each writer has a fencing token.
 
     with SingleWriter({"bootstrap.servers": "localhost:9092", "group.id": "ledger-writer"}) as writer:
         token = writer.wait_until_active()
         store.write(row, token=token)      # refuses tokens lower than the highest it has seen
 
-The token is the generation in which this process became the writer. Every change of writer takes a new generation, and
-generations only rise, so a writer that was paused and replaced meanwhile comes back with a lower token than its
-successor's: a store that checks refuses it. That is also why the writer joins as a dynamic member: a static one would
-get its seat back without a new generation. Without a store that checks, a paused writer may write once too often.
+The token is the generation in which this process became the writer. Every change of writer needs a new generation, and
+generations only increase, so a writer that was paused and replaced has a lower token than its successor, and a store
+that checks tokens rejects it. That is why the writer joins as a dynamic member: a static one would return without a new
+generation. If the store does not check tokens, a paused writer may still write after it was replaced.
 
-Holdfast never lets a group's generation go back. Apache Kafka forgets a group that nobody has joined for long, and
-begins again at 1: a store that has seen higher tokens would refuse every writer then, which is safe but must be mended
-by hand.
+In Holdfast the generation of a group never decreases. Apache Kafka deletes a group that has had no members for long,
+and a new group of that name starts at generation 1. A store that has seen higher tokens then rejects every writer. That
+is safe, but the store must be reset by hand.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 from holdfast.client.errors import ConfigError, HoldfastError, RequestTimedOut
 from holdfast.client.member import GroupMember, Member, MemberState
+from holdfast.client.runtime import SYSTEM, Runtime
 
 PROTOCOL_TYPE: Final = "holdfast-writer"
 PROTOCOL: Final = "writer-v1"
@@ -36,33 +36,43 @@ class SingleWriter:
         *,
         on_active: Callable[[int], None] | None = None,
         on_standby: Callable[[], None] | None = None,
+        _runtime: Runtime = SYSTEM,
     ) -> None:
         if config.get("group.instance.id"):
             raise ConfigError(
-                "SingleWriter takes no group.instance.id: a static member gets its seat back without a new generation, "
+                "SingleWriter takes no group.instance.id: a static member returns without a new generation, "
                 "and its token would not move when the writer does"
             )
         self._on_active = on_active
         self._on_standby = on_standby
+        self._clock = _runtime.clock
         self._changed = threading.Condition()
         self._token: int | None = None
         self._epoch: int | None = None
         self._closing = False
         self._member = Member(
-            config, PROTOCOL_TYPE, self._say, choose_writer, on_assignment=self._adopt, on_revoked=self._revoked
+            config,
+            PROTOCOL_TYPE,
+            self._metadata,
+            choose_writer,
+            on_assignment=self._assigned,
+            on_revoked=self._revoked,
+            _runtime=_runtime,
         )
 
     @property
     def token(self) -> int | None:
-        """The fencing token while this process is the writer; None while it stands by. Raises what ended it."""
+        """The fencing token while this process is the writer, otherwise None. Raises the failure that ended the
+        membership."""
         _ = self._member.current
         with self._changed:
             return self._token
 
     @property
     def assignment_epoch(self) -> int | None:
-        """The assignment epoch in which this process became the writer: of one kind with that of a `Consumer`, for a
-        store that both write to. None while it stands by, and where the broker has no epochs, as Apache Kafka."""
+        """The assignment epoch in which this process became the writer. It is comparable with that of a `Consumer`, for
+        a store that both write to. None if this process is not the writer or the broker has no assignment epochs, as
+        with Apache Kafka."""
         _ = self._member.current
         with self._changed:
             return self._epoch
@@ -72,8 +82,8 @@ class SingleWriter:
         return self.token is not None
 
     def wait_until_active(self, timeout: float | None = None) -> int:
-        """Stand by until this process is the writer; returns its token."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        """Wait until this process is the writer; returns its token."""
+        deadline = None if timeout is None else self._clock.now() + timeout
         while True:
             token = self.token
             if token is not None:
@@ -82,10 +92,11 @@ class SingleWriter:
                 if self._closing:
                     raise HoldfastError("the writer is closed")
                 if self._token is None:
-                    self._changed.wait(0.2 if deadline is None else min(0.2, max(0.0, deadline - time.monotonic())))
-            if timeout is not None and deadline is not None and time.monotonic() >= deadline and self.token is None:
-                if self._member.current is None:  # nobody has said who writes
-                    raise self._member.gave_nothing_within(timeout)
+                    wait_s = 0.2 if deadline is None else min(0.2, max(0.0, deadline - self._clock.now()))
+                    self._clock.wait_notified(self._changed, wait_s)
+            if timeout is not None and deadline is not None and self._clock.now() >= deadline and self.token is None:
+                if self._member.current is None:  # there is no assignment yet
+                    raise self._member.no_assignment_error(timeout)
                 raise RequestTimedOut(f"another process has been the writer for {timeout} s")
 
     def start(self) -> Self:
@@ -93,7 +104,7 @@ class SingleWriter:
         return self
 
     def close(self) -> None:
-        """Stop writing, and let the next one in at once."""
+        """Stop writing, and let the next writer start at once."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -110,7 +121,7 @@ class SingleWriter:
 
     # -- in the member's thread ----------------------------------------------------------------------------------------
 
-    def _say(self) -> Mapping[str, Any]:
+    def _metadata(self) -> Mapping[str, Any]:
         with self._changed:
             return {PROTOCOL: {"token": self._token}}
 
@@ -118,7 +129,7 @@ class SingleWriter:
         if lost:
             self._stand_by()
 
-    def _adopt(self, adopted: MemberState) -> None:
+    def _assigned(self, adopted: MemberState) -> None:
         if not (adopted.state or {}).get("write"):
             self._stand_by()
             return
@@ -138,7 +149,8 @@ class SingleWriter:
 
 
 def choose_writer(members: Sequence[GroupMember]) -> dict[str, Any]:
-    """The writer there is, if it is still here; of two who think so, the newer. Otherwise the first by its id."""
+    """The current writer, if it is still a member. If two members claim to be it, the newer one. Otherwise the first by
+    member id."""
     writing = [one for one in members if _token(one) >= 0]
     chosen = max(writing, key=_token) if writing else min(members, key=_by_id)
     return {one.member_id: {"write": one is chosen} for one in members}
@@ -149,6 +161,6 @@ def _by_id(member: GroupMember) -> str:
 
 
 def _token(member: GroupMember) -> int:
-    """-1 for one that stands by, and for one that says something else than writers do."""
+    """-1 for a member that is not the writer, and for metadata of another format."""
     token = member.metadata.get("token") if isinstance(member.metadata, dict) else None
     return token if isinstance(token, int) else -1

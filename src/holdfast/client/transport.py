@@ -1,7 +1,7 @@
-"""Bytes to and from one broker under deadlines, over TCP or TLS.
+"""Transfers bytes to and from one broker under deadlines, over TCP or TLS.
 
-The socket never blocks: whoever waits, waits in `poll` for the socket and for its `Waker` at once, so that another
-thread can end any wait. Deadlines are points of `time.monotonic()`.
+The socket never blocks. Every wait is a `poll` for both the socket and its `Waker`, so that another thread can end it.
+Deadlines are times of the client's clock.
 """
 
 from __future__ import annotations
@@ -11,37 +11,41 @@ import os
 import select
 import socket
 import ssl
-import time
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
 
 from holdfast.client.addresses import Address
+from holdfast.client.clock import Clock
 from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, ConnectionLost, RequestTimedOut
 
 READ_BYTES: Final = 256 * 1024
-_LONGEST_POLL_MS: Final = 60_000  # poll takes no more than 31 bits of milliseconds; longer waits go round again
+
+R = TypeVar("R", bytes, int)
 
 
 class Waker:
-    """Lets any thread end the wait of the thread that drives a connection. Calls add up to one until they are taken."""
+    """Lets any thread end the wait of the thread that uses a connection. Several calls count as one until it is
+    taken."""
 
-    def __init__(self) -> None:
-        self._heard, self._calls = socket.socketpair()
-        self._heard.setblocking(False)
-        self._calls.setblocking(False)
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._receiver, self._sender = socket.socketpair()
+        self._receiver.setblocking(False)
+        self._sender.setblocking(False)
         self._pending = False
 
     def __del__(self) -> None:
-        # Not sooner: as long as somebody can refer to this, somebody may be polling its descriptor.
-        self._heard.close()
-        self._calls.close()
+        # Not earlier: as long as a reference exists, another thread may poll the descriptor.
+        self._receiver.close()
+        self._sender.close()
 
     def fileno(self) -> int:
-        return self._heard.fileno()
+        return self._receiver.fileno()
 
     def wake(self) -> None:
         self._pending = True
-        with contextlib.suppress(BlockingIOError):  # full of calls: one of them is enough
-            self._calls.send(b"\0")
+        with contextlib.suppress(BlockingIOError):  # full of calls, of which one is enough
+            self._sender.send(b"\0")
 
     def take(self) -> bool:
         """Whether there was a call since the last one taken."""
@@ -49,55 +53,87 @@ class Waker:
         return pending
 
     def drain(self) -> None:
-        """Quiets the descriptor; a call stays pending until it is taken."""
+        """Empties the descriptor; a call stays pending until it is taken."""
         with contextlib.suppress(BlockingIOError):
-            while self._heard.recv(4096):
+            while self._receiver.recv(4096):
                 pass
 
     def wait(self, deadline: float) -> bool:
-        """Waits for a call and takes it: True. False when the deadline has come."""
+        """Waits for a call and takes it (True), or until the deadline (False)."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
         while not self.take():
-            if not poll.poll(_milliseconds_until(deadline)) and time.monotonic() >= deadline:
+            if not self._clock.poll(poll, deadline) and self._clock.now() >= deadline:
                 return False
             self.drain()
         return True
 
 
-class Transport:
-    """One socket. Driven by one thread at a time; `closing` may be set by any, followed by a call of the waker."""
+class Transport(Protocol):
+    """Transfers bytes to and from one broker. One thread at a time may use it; any thread may set `closing` and then
+    wake the waker."""
 
-    def __init__(self, address: Address, waker: Waker, family: int = socket.AF_UNSPEC) -> None:
+    closing: bool
+
+    def connect(self, deadline: float, tls: ssl.SSLContext | None) -> None: ...
+
+    def fileno(self) -> int:
+        """For `poll`; -1 when closed."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes have been received that `poll` does not see."""
+
+    def read(self, deadline: float, *, wakeable: bool = False) -> bytes | None:
+        """The bytes received, at least one. None at the deadline, or after a `wake` if `wakeable`."""
+
+    def read_into(self, room: memoryview, deadline: float, *, wakeable: bool = False) -> int:
+        """As `read`, into a buffer of the caller. Returns the number of bytes, or 0 instead of None."""
+
+    def write(self, data: bytes, deadline: float) -> None:
+        """All of it, or an exception. After an exception nothing more can be written, because part of it may have been
+        sent."""
+
+    def release(self) -> None:
+        """Close the descriptor. No thread may use the transport at that time."""
+
+
+OpenTransport = Callable[[Address, Waker, int, Clock], Transport]
+"""Takes the address, the waker of the thread that will use it, the address family and the clock."""
+
+
+class SocketTransport:
+    def __init__(self, address: Address, waker: Waker, family: int, clock: Clock) -> None:
         self.address: Final = address
         self.closing = False
         self._waker = waker
+        self._clock = clock
         self._family = family
         self._socket: socket.socket | None = None
 
-    # -- coming up and going down --------------------------------------------------------------------------------------
+    # -- connecting and closing ----------------------------------------------------------------------------------------
 
     def connect(self, deadline: float, tls: ssl.SSLContext | None) -> None:
-        """Tries every address of the name in turn. Looking the name up takes as long as the resolver lets it."""
-        began = time.monotonic()
+        """Tries every address of the name in turn. The duration of the name lookup depends on the resolver."""
+        began = self._clock.now()
         self._socket = self._connected(deadline)
         if tls is not None:
             self._socket = tls.wrap_socket(
                 self._socket, server_hostname=self.address.host, do_handshake_on_connect=False
             )
-            self._shake_hands(self._socket, deadline, began)
+            self._handshake(self._socket, deadline, began)
 
     def fileno(self) -> int:
         return -1 if self.closing or self._socket is None else self._socket.fileno()
 
     @property
     def pending(self) -> bool:
-        """TLS takes whole records from the socket: what it decrypted and nobody read yet."""
+        """TLS reads whole records from the socket, so decrypted bytes may remain unread."""
         held = self._socket
         return not self.closing and isinstance(held, ssl.SSLSocket) and held.pending() > 0
 
     def release(self) -> None:
-        """Gives the descriptor back. Only when no thread is inside."""
+        """Closes the descriptor. No thread may use the transport at that time."""
         held, self._socket = self._socket, None
         if held is not None:
             held.close()
@@ -106,15 +142,15 @@ class Transport:
         failures = []
         found = self._resolved()
         for number, (family, sockaddr) in enumerate(found):
-            now = time.monotonic()
-            # A share for each: an address that swallows packets must not eat the time of those after it.
-            share = max(deadline - now, 0) / (len(found) - number)
+            now = self._clock.now()
+            # Leaves time for the next addresses if one drops packets.
+            timeout_s = max(deadline - now, 0) / (len(found) - number)
             try:
-                return self._connected_to(family, sockaddr, now + share)
+                return self._connected_to(family, sockaddr, now + timeout_s)
             except OSError as failure:
                 why = failure.strerror or str(failure)
             except RequestTimedOut:
-                why = f"no answer within {share:.1f} s"
+                why = f"no answer within {timeout_s:.1f} s"
             failures.append(why if len(found) == 1 else f"{sockaddr[0]}: {why}")
         raise ConnectionFailed(f"{self.address}: cannot connect: {', '.join(failures)}")
 
@@ -130,7 +166,8 @@ class Transport:
         try:
             trying.setblocking(False)
             trying.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A parked join sends nothing for minutes: the kernel notices a peer that is gone without a word.
+            # A parked join transfers nothing for minutes. With keepalive, the kernel detects a peer that has
+            # disappeared.
             trying.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             with contextlib.suppress(BlockingIOError):
                 trying.connect(sockaddr)
@@ -144,7 +181,7 @@ class Transport:
             raise
         return trying
 
-    def _shake_hands(self, shaking: ssl.SSLSocket, deadline: float, began: float) -> None:
+    def _handshake(self, shaking: ssl.SSLSocket, deadline: float, began: float) -> None:
         while True:
             try:
                 return shaking.do_handshake()
@@ -158,12 +195,12 @@ class Transport:
                     "see ssl.ca.location and ssl.endpoint.identification.algorithm"
                 ) from failure
             except OSError as failure:
-                raise self._no_tls(failure) from failure
+                raise self._handshake_error(failure) from failure
             if not self._wait(shaking, event, deadline):
-                waited = time.monotonic() - began
+                waited = self._clock.now() - began
                 raise RequestTimedOut(f"{self.address}: connected, but no TLS handshake within {waited:.1f} s")
 
-    def _no_tls(self, failure: OSError) -> ConnectionFailed | AuthenticationFailed:
+    def _handshake_error(self, failure: OSError) -> ConnectionFailed | AuthenticationFailed:
         if _is_alert(failure):
             return self._refused(failure)
         why = _reason(failure)
@@ -178,11 +215,17 @@ class Transport:
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def read(self, deadline: float, *, wakeable: bool = False) -> bytes | None:
-        """What has come, at least one byte. None when the deadline has, or a call of the waker if that counts."""
+        """The received bytes, at least one. None at the deadline, or after a call of the waker if `wakeable`."""
+        return self._read(lambda held: held.recv(READ_BYTES), deadline, wakeable)
+
+    def read_into(self, room: memoryview, deadline: float, *, wakeable: bool = False) -> int:
+        return self._read(lambda held: held.recv_into(room), deadline, wakeable) or 0
+
+    def _read(self, receive: Callable[[socket.socket], R], deadline: float, wakeable: bool) -> R | None:
         while True:
             held = self._open()
             try:
-                data = held.recv(READ_BYTES)
+                received = receive(held)
             except (BlockingIOError, ssl.SSLWantReadError):
                 event = select.POLLIN
             except ssl.SSLWantWriteError:
@@ -190,14 +233,15 @@ class Transport:
             except OSError as failure:
                 raise self._lost(failure) from failure
             else:
-                if data:
-                    return data
+                if received:
+                    return received
                 raise ConnectionLost(f"{self.address}: closed by the broker")
             if not self._wait(held, event, deadline, wakeable=wakeable):
                 return None
 
     def write(self, data: bytes, deadline: float) -> None:
-        """All of it, or an exception after which nothing more can be written: a part of it may have gone."""
+        """All of it, or an exception. After an exception nothing more can be written, because part of it may have been
+        sent."""
         left = memoryview(data)
         while left:
             held = self._open()
@@ -214,7 +258,7 @@ class Transport:
                 raise RequestTimedOut(f"{self.address}: the broker takes no more bytes; {len(left)} are still to go")
 
     def _alert(self, held: socket.socket) -> OSError | None:
-        """Why the broker broke off, if it said so: its last words may have come before we were cut off in ours."""
+        """Why the broker closed the connection, if its alert arrived before our write failed."""
         try:
             if isinstance(held, ssl.SSLSocket):
                 held.recv(1)
@@ -223,7 +267,7 @@ class Transport:
         return None
 
     def _lost(self, failure: OSError) -> ConnectionLost | AuthenticationFailed:
-        # With TLS 1.3 a broker refuses our certificate only after the handshake, as far as we can see.
+        # With TLS 1.3, a rejection of the client's certificate arrives only after the client's handshake is complete.
         if _is_alert(failure):
             return self._refused(failure)
         return ConnectionLost(f"{self.address}: the connection broke: {_reason(failure)}")
@@ -232,34 +276,29 @@ class Transport:
 
     def _open(self) -> socket.socket:
         if self.closing or self._socket is None:
-            raise self._given_up()
+            raise self._closed_error()
         return self._socket
 
-    def _given_up(self) -> ConnectionLost:
+    def _closed_error(self) -> ConnectionLost:
         return ConnectionLost(f"{self.address}: the connection has been closed by this client", retriable=False)
 
     def _wait(self, waited: socket.socket, event: int, deadline: float, *, wakeable: bool = False) -> bool:
-        """Whether the socket is ready. If not: the deadline has come, or a call of the waker if that counts."""
+        """Whether the socket is ready. False at the deadline, or after a call of the waker if `wakeable`."""
         poll = select.poll()
         poll.register(waited, event)
         poll.register(self._waker, select.POLLIN)
         while True:
             if self.closing:
-                raise self._given_up()
+                raise self._closed_error()
             if wakeable and self._waker.take():
                 return False
-            ready = {descriptor for descriptor, _ in poll.poll(_milliseconds_until(deadline))}
+            ready = {descriptor for descriptor, _ in self._clock.poll(poll, deadline)}
             if waited.fileno() in ready:
                 return True
             if ready:
                 self._waker.drain()
-            elif time.monotonic() >= deadline:
+            elif self._clock.now() >= deadline:
                 return False
-
-
-def _milliseconds_until(deadline: float) -> int:
-    left = deadline - time.monotonic()
-    return min(max(0, int(left * 1000) + 1), _LONGEST_POLL_MS) if left > 0 else 0
 
 
 def _is_alert(failure: OSError) -> bool:

@@ -1,4 +1,4 @@
-"""`WorkerPool`: processes that share named tasks, as the workers of Kafka Connect do.
+"""`WorkerPool`: processes that divide named tasks among themselves, like the workers of Kafka Connect.
 
     def run(task, stopping):
         while not stopping.is_set():
@@ -7,22 +7,22 @@
     with WorkerPool(config, ["orders", "invoices", "returns"], run):
         signal.pause()
 
-Each task runs in one process at a time. A task that stays where it is runs on through a rebalance; one that moves is
-first stopped where it was, then started where it goes: its old worker has to rejoin in between. When a worker dies, its
-tasks are shared among the others.
+Each task runs in one process at a time. A task that keeps its worker continues to run during a rebalance. A task that
+moves is first stopped by its old worker, which rejoins, and then started by its new worker. When a worker dies, its
+tasks are distributed among the others.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
 from holdfast.client.member import GroupMember, Member, MemberState
+from holdfast.client.runtime import SYSTEM, Runtime
 
 PROTOCOL_TYPE: Final = "holdfast-workers"
 PROTOCOL: Final = "tasks-v1"
@@ -38,7 +38,7 @@ class _Running:
     thread: threading.Thread
     stopping: threading.Event = field(default_factory=threading.Event)
     late: bool = False
-    """It was told to stop and has not."""
+    """It was asked to stop and is still running."""
     ended: bool = False
 
 
@@ -51,10 +51,12 @@ class WorkerPool:
         *,
         on_error: Callable[[str, Exception], None] | None = None,
         stop_timeout: float = STOP_TIMEOUT_S,
+        _runtime: Runtime = SYSTEM,
     ) -> None:
-        """`run(task, stopping)` gets a thread of its own and returns soon after `stopping` is set. One that raises is
-        reported to `on_error` and runs again when the task is next assigned. One that does not stop within
-        `stop_timeout` is not handed over before it does."""
+        """`run(task, stopping)` runs in its own thread and returns soon after `stopping` is set. If it raises an
+        exception, that is reported to `on_error`, and the task runs again when it is next assigned. If it does not stop
+        within `stop_timeout`, the task does not move before it stops."""
+        self._clock = _runtime.clock
         self._tasks = sorted(set(tasks))
         self._run = run
         self._on_error = on_error
@@ -65,28 +67,29 @@ class WorkerPool:
         self._member = Member(
             config,
             PROTOCOL_TYPE,
-            self._say,
-            share_tasks,
-            on_assignment=self._adopt,
+            self._metadata,
+            assign_tasks,
+            on_assignment=self._assigned,
             on_revoked=self._revoked,
+            _runtime=_runtime,
         )
 
     @property
     def running(self) -> list[str]:
-        """The tasks that this process runs. Raises what ended its membership."""
+        """The tasks that this process runs. Raises the failure that ended the membership."""
         _ = self._member.current
         with self._lock:
             return sorted(task for task, one in self._running.items() if one.thread.is_alive())
 
     @property
     def assignment_epoch(self) -> int | None:
-        """The fencing token of what this process runs now; None while it has nothing, and where the broker has no
-        epochs, as Apache Kafka."""
+        """The fencing token of the current tasks. None without tasks, or if the broker has no assignment epochs, as
+        with Apache Kafka."""
         current = self._member.current
         return None if current is None else current.assignment_epoch
 
     def set_tasks(self, tasks: Iterable[str]) -> None:
-        """Other tasks from now on: the group rebalances. A task is run as long as any member knows it."""
+        """Replace the list of tasks; the group rebalances. A task runs as long as any member lists it."""
         self._tasks = sorted(set(tasks))
         self._member.rejoin("the tasks have changed")
 
@@ -95,8 +98,8 @@ class WorkerPool:
         return self
 
     def close(self, *, leave: bool = False) -> None:
-        """Stops the tasks, then leaves the group (a static worker keeps its seat unless `leave`)."""
-        with self._lock:  # whoever starts a task holds it too: none begins after this
+        """Stops the tasks, then leaves the group. A static worker stays in the group unless `leave`."""
+        with self._lock:  # threads that start a task hold it, too, so none starts after this
             self._closing = True
         self._stop(self._known_running())
         self._member.close(leave=leave)
@@ -111,14 +114,14 @@ class WorkerPool:
 
     # -- in the member's thread ----------------------------------------------------------------------------------------
 
-    def _say(self) -> Mapping[str, Any]:
+    def _metadata(self) -> Mapping[str, Any]:
         return {PROTOCOL: {"tasks": self._tasks, "running": sorted(self._known_running())}}
 
     def _revoked(self, lost: bool) -> None:
         if lost:  # others may run them by now
             self._stop(self._known_running())
 
-    def _adopt(self, adopted: MemberState) -> None:
+    def _assigned(self, adopted: MemberState) -> None:
         if self._closing:
             return
         given = set((adopted.state or {}).get("tasks", ()))
@@ -159,16 +162,17 @@ class WorkerPool:
                 self._member.rejoin("a task has stopped late")
 
     def _stop(self, tasks: set[str]) -> set[str]:
-        """Returns those that have stopped. The others still count as running here, so that nobody else begins them."""
+        """Returns the tasks that have stopped. The others still count as running, so that no other worker starts
+        them."""
         with self._lock:
             going = {task: self._running[task] for task in tasks if task in self._running}
         for one in going.values():
             one.stopping.set()
-        deadline = time.monotonic() + self._stop_timeout
+        deadline = self._clock.now() + self._stop_timeout
         stopped = set()
         for task, one in going.items():
             if not one.late and one.thread is not threading.current_thread():
-                one.thread.join(max(0.0, deadline - time.monotonic()))
+                self._clock.join(one.thread, max(0.0, deadline - self._clock.now()))
             with self._lock:
                 if one.ended:
                     stopped.add(task)
@@ -179,36 +183,37 @@ class WorkerPool:
         return stopped
 
 
-def share_tasks(members: Sequence[GroupMember]) -> dict[str, Any]:
-    """Evenly, with as few moves as that allows. A task that somebody still runs is given to nobody else."""
+def assign_tasks(members: Sequence[GroupMember]) -> dict[str, Any]:
+    """Distributes tasks evenly with as few moves as possible. A task that a worker still runs is not assigned to
+    another one."""
     ordered = sorted(
         members, key=lambda one: (one.group_instance_id is None, one.group_instance_id or "", one.member_id)
     )
-    tasks = sorted({task for one in ordered for task in _said(one, "tasks")})
+    tasks = sorted({task for one in ordered for task in _string_list(one, "tasks")})
     runner: dict[str, str] = {}
     for one in ordered:
-        for task in _said(one, "running"):
+        for task in _string_list(one, "running"):
             runner.setdefault(task, one.member_id)
     least, more = divmod(len(tasks), len(ordered))
-    shares: dict[str, list[str]] = {one.member_id: [] for one in ordered}
+    assigned: dict[str, list[str]] = {one.member_id: [] for one in ordered}
     left: list[str] = []
     for task in tasks:
-        share = shares.get(runner.get(task, ""))
-        if share is not None and len(share) < least + (1 if more > 0 else 0):
-            share.append(task)
-            more -= len(share) == least + 1
+        tasks_of = assigned.get(runner.get(task, ""))
+        if tasks_of is not None and len(tasks_of) < least + (1 if more > 0 else 0):
+            tasks_of.append(task)
+            more -= len(tasks_of) == least + 1
         else:
             left.append(task)
     for task in left:
-        smallest = min(ordered, key=lambda one: len(shares[one.member_id]))
-        shares[smallest.member_id].append(task)
+        smallest = min(ordered, key=lambda one: len(assigned[one.member_id]))
+        assigned[smallest.member_id].append(task)
     return {
-        member: {"tasks": [task for task in share if runner.get(task, member) == member]}
-        for member, share in shares.items()
+        member: {"tasks": [task for task in own if runner.get(task, member) == member]}
+        for member, own in assigned.items()
     }
 
 
-def _said(member: GroupMember, what: str) -> list[str]:
-    """A member that says something else than workers do has no tasks; it must not stop the others."""
-    said = member.metadata.get(what) if isinstance(member.metadata, dict) else None
-    return [task for task in said if isinstance(task, str)] if isinstance(said, list) else []
+def _string_list(member: GroupMember, key: str) -> list[str]:
+    """A member whose metadata is not a worker's gets no tasks and must not stop the others."""
+    found = member.metadata.get(key) if isinstance(member.metadata, dict) else None
+    return [task for task in found if isinstance(task, str)] if isinstance(found, list) else []

@@ -1,7 +1,7 @@
 """Append-only partitions on disk, in Kafka's own segment format.
 
-Plain synchronous code: no event loop, no clock (`now_ms` comes in). Who may call what from which thread is
-said in :mod:`holdfast.log.partition_log`.
+Synchronous code without an event loop or a clock; callers pass `now_ms`. :mod:`holdfast.log.partition_log` documents
+which threads may call which methods.
 """
 
 from holdfast.log.compaction import Compacted

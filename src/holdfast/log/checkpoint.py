@@ -1,15 +1,14 @@
-"""Kafka's checkpoint files: a version, a count, and one line per entry; replaced whole, never edited.
+"""Kafka's checkpoint files: a version, a count, and one line per entry. A file is replaced as a whole, never edited.
 
     0
     2
     orders 0 1500
     orders 1 1498
 
-Those of offsets end with a line that has the form of an entry and no topic's name: the CRC-32C of the lines before it.
-Kafka reads past it, as past every entry of a partition that it does not have; a file without it is Kafka's.
+Files of offsets end with the CRC-32C of the lines before it, in the form of an entry without a topic name. Kafka
+ignores that line, as it ignores entries of unknown partitions. A file without it was written by Kafka.
 
-A checkpoint only saves work or keeps a promise about the past; one that cannot be read is as good as none, and
-is said so in the log.
+A checkpoint saves work at startup or stores a start offset. An unreadable checkpoint is logged and ignored.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from holdfast.log import disk
+from holdfast.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -32,43 +32,44 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 
-TopicPartition = tuple[str, int]
 ReplaceFile = Callable[[Path, bytes], None]
 
 
 class OffsetCheckpoint:
-    """A file of offsets, and what we know beyond it. For one thread at a time."""
+    """A file of offsets, with changes that are not yet written. For one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offsets = read_offsets(path)
-        self.tells_of_gone_partitions = False
-        """What the file says of them would be taken for said of new ones of the same name."""
+        self.names_deleted_partitions = False
+        """Their entries in the file would otherwise apply to new partitions of the same name."""
 
     def __contains__(self, partition: TopicPartition) -> bool:
         return partition in self._offsets
 
     def offset(self, partition: TopicPartition) -> int:
-        """0 of a partition that is not told of."""
+        """0 for a partition without an entry."""
         return self._offsets.get(partition, 0)
 
     def forget(self, partition: TopicPartition) -> None:
         if self._offsets.pop(partition, None) is not None:
-            self.tells_of_gone_partitions = True
+            self.names_deleted_partitions = True
 
     def forget_all_but(self, partitions: Container[TopicPartition]) -> None:
         for partition in [partition for partition in self._offsets if partition not in partitions]:
             self.forget(partition)
 
-    def write(self, news: Mapping[TopicPartition, int | None], replace_file: ReplaceFile = disk.replace_file) -> None:
-        """With None there is nothing to be told of a partition. One that is not named keeps what it had."""
-        for partition, offset in news.items():
+    def write(
+        self, changes: Mapping[TopicPartition, int | None], replace_file: ReplaceFile = disk.replace_file
+    ) -> None:
+        """Write changed offsets; None removes a partition's entry. Other partitions keep their entries."""
+        for partition, offset in changes.items():
             if offset is None:
                 self._offsets.pop(partition, None)
             else:
                 self._offsets[partition] = offset
         write_offsets(self.path, self._offsets, replace_file)
-        self.tells_of_gone_partitions = False
+        self.names_deleted_partitions = False
 
 
 def write_offsets(

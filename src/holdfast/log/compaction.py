@@ -1,19 +1,19 @@
-"""Compaction: of the records of one key only the last one stays (cleanup.policy=compact).
+"""Compaction keeps only the last record of each key (cleanup.policy=compact).
 
-A pass reads the dirty part of the log, from where the last pass ended, and notes the last offset of each key. Then
-it rewrites the closed segments from the log's start on: a record stays if nothing later has its key. Offsets never
-change, so a compacted log has gaps. Small neighbours become one segment.
+A pass reads the dirty part of the log, from where the last pass ended, and records the last offset of each key. Then it
+rewrites the closed segments from the log's start on and keeps a record if no later one has its key. Offsets never
+change, so a compacted log has gaps. Small adjacent segments become one.
 
-Tombstones, records without a value, hide what was before them. The pass that first keeps one writes into its batch
-until when it stays: the delete horizon (KIP-534), that pass's time and delete.retention.ms. A pass after that time
-drops it. Segments are replaced in the order of their offsets, so whatever a tombstone hides is gone from the disk
-before the tombstone is, also if the pass is killed or given up half way: no deleted key ever comes back.
+Tombstones, records without a value, delete earlier records of their key. The first pass that keeps a tombstone writes
+the delete horizon (KIP-534) into its batch: the time of the pass plus delete.retention.ms. A pass after that time drops
+the tombstone. Segments are replaced in the order of their offsets, so the deleted records are removed from the disk
+before their tombstone, also if the pass is killed or aborted. A deleted key therefore never reappears.
 
-A batch that loses all its records is kept as a bare header in two cases: if it is the last one of its producer,
-so that the producer is known also without a snapshot; if it is the last one of a new segment, so that the segment
-ends where the old ones ended.
+A batch that loses all its records is kept as a header in two cases. If it is the last batch of its producer, the
+producer's state can be restored without a snapshot. If it is the last batch of a new segment, the segment keeps the end
+offset of the old ones.
 
-A batch that cannot be read is none of compaction's business: it stays as it is.
+Compaction keeps an unreadable batch unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from google_crc32c import value as crc32c
 
 from holdfast.log import scan
 from holdfast.log.config import LogConfig
-from holdfast.log.key_offsets import KeyOffsets
+from holdfast.log.offset_map import OffsetMap
 from holdfast.log.record_spans import RecordSpan, record_spans, unpack, with_records, without_records
 from holdfast.log.segment import Segment
 from holdfast.wire.batch import CRC_START, DELETE_HORIZON, BatchHeader, parse_header
@@ -34,10 +34,9 @@ from holdfast.wire.errors import WireError
 
 _logger = logging.getLogger(__name__)
 
-# An active segment of this size is worth a pass if it makes the log dirty enough. Kafka waits until it is full:
-# a log of few keys, an internal topic for example, would be read up to log.segment.bytes at each start.
+# An active segment of this size is worth a pass if it makes the log dirty enough. Kafka waits until it is full. A log
+# with few keys, such as an internal topic, would then be read up to log.segment.bytes at each start.
 WORTH_ROLLING_BYTES = 1024 * 1024
-_MAX_RELATIVE_OFFSET = 2**31 - 1
 _WRITE_BYTES = 1024 * 1024
 _WRITE_PIECES = 512
 
@@ -45,7 +44,7 @@ ProducerBatch = tuple[int, int]
 
 
 class Compacted(NamedTuple):
-    """What a pass did. The segments and bytes are those it went through."""
+    """The result of a pass. Segments and bytes are those that it read."""
 
     segments_before: int
     segments_after: int
@@ -55,15 +54,15 @@ class Compacted(NamedTuple):
     records_after: int
     tombstones_dropped: int
     first_dirty_offset: int
-    """Where the next pass begins: before it, each key stands at most once."""
+    """Where the next pass begins. Below it, each key occurs at most once."""
 
 
 class Stopped(Exception):
-    """The pass was given up half way, because the log is being closed. What it has replaced stays replaced."""
+    """The pass was aborted because the log is being closed. Segments that it has replaced stay replaced."""
 
 
 class Rewritten(NamedTuple):
-    """How many segments became one, and whether that is anything else than what there was."""
+    """How many segments became one, and whether the result differs from them."""
 
     segment_count: int
     is_changed: bool
@@ -85,7 +84,7 @@ class Dirt(NamedTuple):
 
 
 def dirt(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> Dirt:
-    """By Kafka's rules: nothing from the first segment on that is younger than min.compaction.lag.ms."""
+    """As in Kafka, ends before the first segment that is younger than min.compaction.lag.ms."""
     cleanable: list[Segment] = []
     clean_bytes = dirty_bytes = 0
     is_overdue = False
@@ -106,7 +105,8 @@ def dirt(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig
 def wants_roll(segments: Sequence[Segment], first_dirty_offset: int, config: LogConfig, now_ms: int) -> bool:
     """Whether the active segment should be closed so that it can be compacted.
 
-    By its age as Kafka does, but without waiting for an append; and when it is large and dirty enough for a pass.
+    It is closed by age as in Kafka, but without waiting for an append. It is also closed if it is large and dirty
+    enough for a pass.
     """
     active = segments[-1]
     if active.size == 0:
@@ -125,10 +125,10 @@ def _age_ms(segment: Segment, now_ms: int) -> int:
 
 
 def _open_ms(segment: Segment, now_ms: int) -> int:
-    """How long a segment has taken batches.
+    """The age of a segment.
 
-    Not by its records: a topic that is filled with old ones would get a new segment at each look. Of a segment from
-    before the start nothing else is known.
+    It is not measured by record timestamps, because a topic filled with old records would get a new segment with each
+    check. For a segment from before the start, only the timestamps are known.
     """
     return _age_ms(segment, now_ms) if segment.was_found else now_ms - segment.created_ms
 
@@ -139,12 +139,12 @@ class Compaction:
     def __init__(
         self, config: LogConfig, now_ms: int, last_batches: Collection[ProducerBatch], stop: Callable[[], bool]
     ) -> None:
-        """`last_batches`: producer id and last offset of each producer's last batch. `stop` is asked often."""
+        """`last_batches`: producer id and last offset of each producer's last batch. `stop` is called often."""
         self._config = config
         self._now_ms = now_ms
         self._last_batches = last_batches
         self._stop = stop
-        self._keys = KeyOffsets(0, 0)
+        self._keys = OffsetMap(0, 0)
         self.records_before = 0
         self.records_after = 0
         self.tombstones_dropped = 0
@@ -152,8 +152,9 @@ class Compaction:
     # The keys
 
     def read_keys(self, segments: Sequence[Segment], first_dirty_offset: int) -> int:
-        """Note the last offset of each key from `first_dirty_offset` on; returns up to where there was room."""
-        keys = self._keys = KeyOffsets(first_dirty_offset, max(1, self._config.compaction_memory_bytes))
+        """Record the last offset of each key from `first_dirty_offset` on. Returns the offset up to which the memory
+        sufficed."""
+        keys = self._keys = OffsetMap(first_dirty_offset, max(1, self._config.compaction_memory_bytes))
         for segment in segments:
             if segment.next_offset <= first_dirty_offset:
                 continue
@@ -183,11 +184,11 @@ class Compaction:
     # Rewriting
 
     def covered(self, segments: Sequence[Segment]) -> list[Segment]:
-        """The segments to rewrite: as far as the keys reach."""
+        """The segments to rewrite: those that the recorded keys cover."""
         return [segment for segment in segments if segment.base_offset < self._keys.end_offset]
 
     def rewrite(self, segments: Sequence[Segment], into: Segment) -> Rewritten:
-        """Write what stays of the first segments, as many as have room in one."""
+        """Write the kept records of the first segments, as many as fit in one."""
         count, is_changed = 0, False
         dropped: bytes | None = None
         for segment in segments:
@@ -209,7 +210,7 @@ class Compaction:
                     pieces, size = [], 0
             _append(into, pieces)
         if dropped is not None:
-            # Its end is the segment's end.
+            # The end of the batch is the end of the segment.
             header = parse_header(dropped)
             _append(into, [without_records(dropped, header) if header.record_count else dropped])
         into.finish()
@@ -217,12 +218,12 @@ class Compaction:
         return Rewritten(count, is_changed or count > 1)
 
     def _has_room(self, into: Segment, segment: Segment) -> bool:
-        """Whether a whole segment fits behind what is written, be none of its records dropped."""
+        """Whether a whole segment fits into the new one even if none of its records is dropped."""
         span = segment.next_offset - 1 - into.base_offset
-        return into.size + segment.size <= self._config.segment_bytes and span <= _MAX_RELATIVE_OFFSET
+        return into.size + segment.size <= self._config.segment_bytes and span <= scan.MAX_RELATIVE_OFFSET
 
     def _kept(self, header: BatchHeader, batch: bytes) -> bytes | None:
-        """What stays of a batch: itself, a part of it, its header, or nothing."""
+        """The kept part of a batch: all of it, some records, its header, or nothing."""
         if header.is_control or header.base_offset >= self._keys.end_offset:
             return batch
         try:

@@ -1,11 +1,10 @@
 """The process that reads keys and writes new segments: ``python -m holdfast.log.compaction_child``.
 
-It is started by :mod:`holdfast.log.compaction_process` for one pass, and does what it is told through its standard
-input. In the log's directory it makes, renames and removes nothing: it reads closed segments, and writes into files
-that the broker has made for it. So whatever becomes of it, and of the broker, no name there ever appears behind the
-back of whoever has the directory.
+:mod:`holdfast.log.compaction_process` starts it for one pass and sends commands to its standard input. It does not
+create, rename or remove files in the log's directory: it reads closed segments and writes into files that the broker
+has created. Therefore, even if it outlives the broker, it cannot interfere with the directory's next owner.
 
-It ends with the broker: by a signal of the kernel's where there is one, else when its input ends.
+It ends with the broker: by a signal of the kernel if the system supports it, otherwise when its input ends.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from holdfast.log.errors import CorruptLog
 from holdfast.log.segment import Segment, log_path
 
 _NICENESS: Final = 10
-"""Whoever waits for an answer of the broker goes first; with a tenth of a core the pass still gets on."""
+"""Clients of the broker have priority. The pass makes progress even with a tenth of a core."""
 _INPUT: Final = 0
 _READ_BYTES: Final = 64 * 1024
 _PR_SET_PDEATHSIG: Final = 1
@@ -38,8 +37,8 @@ def _send(output: BinaryIO, frame: Frame) -> None:
     output.flush()
 
 
-class _LinesToBroker(logging.Handler):
-    """What is logged here is the broker's to log."""
+class _LogToBroker(logging.Handler):
+    """Passes log records to the broker."""
 
     def __init__(self, output: BinaryIO) -> None:
         super().__init__()
@@ -52,13 +51,13 @@ class _LinesToBroker(logging.Handler):
 
 
 class _Input:
-    """The broker's questions; its end is the broker's end."""
+    """The broker's requests. The pipe closes when the broker ends."""
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []
         self._buffer = FrameBuffer()
         self._poll = select.poll()
-        # No event is asked for: that the other end is gone is always said.
+        # No event is requested, because `poll` always reports that the other end is closed.
         self._poll.register(_INPUT, 0)
 
     def next(self) -> Frame:
@@ -73,8 +72,8 @@ class _Input:
         return bool(self._poll.poll(0))
 
 
-class _Pass:
-    """One pass, question by question."""
+class _Job:
+    """One pass, request by request."""
 
     def __init__(self, task: Frame, source: _Input) -> None:
         self._directory = Path(task.message["directory"])
@@ -114,19 +113,19 @@ class _Pass:
 
 
 def _end_with(broker_pid: int) -> None:
-    """Also in the middle of a long write or sync, where nobody looks at the input."""
+    """Also during a long write or sync, when the input is not read."""
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):
-            import ctypes  # not everywhere is there one
+            import ctypes  # not available on every platform
 
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != broker_pid:
-        # It ended before the kernel was asked; nobody would tell us any more.
+        # The broker ended before prctl was called, so there would be no signal.
         raise Stopped
 
 
 def _error(error: Exception) -> Frame:
-    """In words from which the broker makes the same error."""
+    """The error in a form from which the broker recreates it."""
     if isinstance(error, OSError):
         return Frame({"error": "disk", "errno": error.errno, "text": error.strerror or str(error)})
     if isinstance(error, CorruptLog):
@@ -139,22 +138,22 @@ def _serve(output: BinaryIO) -> None:
     task = source.next()
     _end_with(task.message["broker_pid"])
     try:
-        work = _Pass(task, source)
+        work = _Job(task, source)
         _send(output, Frame({"ready": True}))
         while True:
             _send(output, work.answer(source.next()))
     except Stopped:
         raise
-    except Exception as error:  # noqa: BLE001  whatever it is, the broker must hear of it
+    except Exception as error:  # noqa: BLE001  every error is reported to the broker
         _send(output, _error(error))
 
 
 def main() -> None:
     os.nice(_NICENESS)
-    # The answers keep the pipe for themselves; what anybody prints goes where errors go.
+    # The pipe is only for responses. Other output to stdout goes to stderr.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    logging.basicConfig(level=logging.INFO, handlers=[_LinesToBroker(output)])
+    logging.basicConfig(level=logging.INFO, handlers=[_LogToBroker(output)])
     with contextlib.suppress(Stopped, BrokenPipeError):
         _serve(output)
 

@@ -1,12 +1,13 @@
-"""What the broker and the process of a compaction say to each other, through two pipes.
+"""The protocol between the broker and the process of a compaction, over two pipes.
 
-A frame is two sizes, a JSON object of the first and bytes of the second. The broker asks, and gets one answer:
+A frame has two sizes, a JSON object of the first size, and bytes of the second size. The broker sends a request and
+gets one response:
 
     task       the log, its closed segments, the producers' last batches   → ready
     read_keys  from this offset on                                         → where the keys end
     rewrite    the segments from here on, into the file with this inode    → the new segment, with its indexes
 
-Instead of an answer there can be an error, and before any answer come lines to be logged.
+The response can also be an error. Before a response there may be lines to log.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 _SIZES = struct.Struct(">II")
-# A log of a million segments has room in it; what another program prints begins with more.
-_MOST_TEXT_BYTES = 32 * 1024 * 1024
+# Enough for a log of a million segments. The output of another program would be read as a larger size.
+_MAX_TEXT_BYTES = 32 * 1024 * 1024
 
 
 class Frame(NamedTuple):
-    message: dict[str, Any]  # Any: whatever JSON can hold; both ends are of one version
+    message: dict[str, Any]  # Any: a JSON value; both ends have the same version
     content: bytes = b""
 
     def encode(self) -> bytes:
@@ -32,7 +33,7 @@ class Frame(NamedTuple):
 
 
 class FrameBuffer:
-    """Bytes as they come, until they are frames; ValueError for what can be none."""
+    """Collects bytes into frames; ValueError for bytes that are not a frame."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -41,7 +42,7 @@ class FrameBuffer:
         self._bytes += data
         while len(self._bytes) >= _SIZES.size:
             text_size, content_size = _SIZES.unpack_from(self._bytes)
-            if text_size > _MOST_TEXT_BYTES:
+            if text_size > _MAX_TEXT_BYTES:
                 raise ValueError(f"no frame: {bytes(self._bytes[:40])!r}")
             end = _SIZES.size + text_size + content_size
             if len(self._bytes) < end:
@@ -53,7 +54,7 @@ class FrameBuffer:
 
 
 def pack_batches(batches: Collection[tuple[int, int]]) -> bytes:
-    """Pairs of numbers; there can be as many as there were producers."""
+    """Pairs of numbers, up to one for each producer."""
     return array("q", [number for pair in batches for number in pair]).tobytes()
 
 

@@ -1,11 +1,11 @@
-"""Compacting outside of the broker's interpreter, which runs one thread at a time.
+"""Compaction outside the broker's interpreter, which runs one thread at a time.
 
-A pass over much data is work for an interpreter, and what a thread of the broker works the event loop waits for. So the
-heavy part of such a pass, reading keys and writing new segments, is done by a process that is started for it
-(:mod:`holdfast.log.compaction_child`) with the same :class:`Compaction`. What changes the log stays here: new files are
-made here, segments are replaced here, and how far the log is compacted is noted here.
+A pass over much data keeps the interpreter busy, and the event loop would have to wait for a thread of the broker. A
+separate process (:mod:`holdfast.log.compaction_child`) therefore does the expensive part of such a pass, reading keys
+and writing new segments, with the same :class:`Compaction`. The broker makes all changes to the log: it creates new
+files, replaces segments, and records how far the log is compacted.
 
-What a kill leaves is the same as if the pass had been done here: a file `N.log.cleaned`, which counts for nothing.
+A crash leaves the same file as a pass in the broker: `N.log.cleaned`, which is ignored.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from holdfast.log.segment import Segment
 _logger = logging.getLogger(__name__)
 
 WORTH_A_PROCESS_BYTES: Final = 4 * 1024 * 1024
-"""To start a process takes 0.1 s of CPU: as much as to compact two megabytes of small records here, or twelve of large
-ones."""
-MOST_FAILURES: Final = 3
-"""In a row, of processes that ended by themselves; then the passes over that log are done here."""
+"""Starting a process takes 0.1 s of CPU time, as much as compacting two megabytes of small records here, or twelve
+megabytes of large ones."""
+MAX_FAILURES: Final = 3
+"""After this many unexpected exits in a row, passes over that log are done in the broker."""
 _CHILD: Final = "holdfast.log.compaction_child"
 _START_SECONDS: Final = 30.0
 _LOOK_MS: Final = 50
-"""How often it is asked whether the pass shall be given up."""
+"""How often to check whether the pass must be aborted."""
 _READ_BYTES: Final = 64 * 1024
 
 
 class CannotStart(Exception):
-    """There is no process to do it; so it must be done here."""
+    """No process could be started, so the pass must be done in the broker."""
 
 
-class Pass(NamedTuple):
-    """What is to be compacted, and how; see :class:`Compaction`."""
+class CompactionJob(NamedTuple):
+    """The parameters of a pass; see :class:`Compaction`."""
 
     directory: Path
     segments: Sequence[Segment]
@@ -60,8 +60,8 @@ class Pass(NamedTuple):
     stop: Callable[[], bool]
 
 
-class Workplace:
-    """Where the passes over one log are done."""
+class CompactionRunner:
+    """Decides where the passes over one log run."""
 
     __slots__ = ("_failures",)
 
@@ -69,7 +69,7 @@ class Workplace:
         self._failures = 0
 
     @contextlib.contextmanager
-    def work(self, what: Pass) -> Iterator[Compaction | CompactionProcess]:
+    def run(self, what: CompactionJob) -> Iterator[Compaction | CompactionProcess]:
         process = self._process(what)
         if process is None:
             yield Compaction(what.config, what.now_ms, what.last_batches, what.stop)
@@ -78,16 +78,16 @@ class Workplace:
             with process:
                 yield process
         except CompactionFailed as failure:
-            # What brings a process down, for want of memory perhaps, must never be tried in the broker.
-            self._failures += failure.is_worth_a_thread
+            # A pass that has ended a process, perhaps for lack of memory, must not run in the broker.
+            self._failures += failure.retry_in_thread
             raise
         self._failures = 0
 
-    def _process(self, what: Pass) -> CompactionProcess | None:
+    def _process(self, what: CompactionJob) -> CompactionProcess | None:
         if sum(segment.size for segment in what.segments) < WORTH_A_PROCESS_BYTES:
             return None
         try:
-            if self._failures >= MOST_FAILURES:
+            if self._failures >= MAX_FAILURES:
                 raise CannotStart(f"its process failed {self._failures} times in a row")
             return CompactionProcess(what)
         except CannotStart as error:
@@ -97,9 +97,9 @@ class Workplace:
 
 
 class CompactionProcess:
-    """A :class:`Compaction` in a process of its own, which ends with the `with` block."""
+    """A :class:`Compaction` in a separate process, which ends with the `with` block."""
 
-    def __init__(self, what: Pass) -> None:
+    def __init__(self, what: CompactionJob) -> None:
         self._directory = what.directory
         self._stop = what.stop
         self._end_offset = 0
@@ -118,7 +118,7 @@ class CompactionProcess:
             self._ask(Frame(task, pack_batches(what.last_batches)), time.monotonic() + _START_SECONDS)
         except BaseException as error:
             self._pipes.end()
-            if isinstance(error, CompactionFailed) and error.is_worth_a_thread:
+            if isinstance(error, CompactionFailed) and error.retry_in_thread:
                 raise CannotStart(error.reason) from error
             raise
 
@@ -180,8 +180,8 @@ class CompactionProcess:
     def _ended(self) -> Exception:
         exit_code, last_words = self._pipes.end()
         if exit_code == -signal.SIGTERM:
-            # Somebody wants it to end; a service manager that ends us both, mostly.
-            _logger.info("compaction of %s given up: its process was told to end", self._directory)
+            # Usually a service manager that also stops the broker.
+            _logger.info("compaction of %s given up: its process was terminated", self._directory)
             return Stopped()
         if exit_code < 0:
             return CompactionFailed(self._directory, f"its process was ended by {_signal_name(-exit_code)}")
@@ -191,11 +191,11 @@ class CompactionProcess:
 
 
 class _Pipes:
-    """The process and its three pipes. Nothing here waits for longer than a look."""
+    """The process and its three pipes. No call blocks for longer than one poll interval."""
 
     def __init__(self) -> None:
         self._errors, errors = os.pipe()
-        # So that a process that complains without end never waits for us to listen.
+        # So that a process with endless error output is never blocked by a full pipe.
         os.set_blocking(errors, False)
         os.set_blocking(self._errors, False)
         try:
@@ -210,7 +210,7 @@ class _Pipes:
         self._end: tuple[int, str] | None = None
 
     def exchange(self, unsent: memoryview) -> tuple[memoryview, list[Frame]]:
-        """Send and receive what can be by now; EOFError when the process has ended."""
+        """Send and receive as much as possible now; EOFError if the process has ended."""
         ready = select.poll()
         ready.register(self._output, select.POLLIN)
         if unsent:
@@ -227,9 +227,9 @@ class _Pipes:
         return unsent, received
 
     def end(self) -> tuple[int, str]:
-        """The process is gone when this returns; its exit code, and the last line of what it printed."""
+        """Ends the process. Returns its exit code and the last line of its output."""
         if self._end is None:
-            # It leaves nothing that would have to be put in order.
+            # The process leaves nothing that needs a cleanup.
             if self._process.poll() is None:
                 self._process.kill()
             exit_code = self._process.wait()
@@ -252,8 +252,8 @@ def _started(errors: int) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=errors,
             bufsize=0,
-            # Ctrl-C in a terminal is for the broker, which then ends it. Not a session: Linux may give each of them an
-            # equal share of the CPU, and a lower priority would count for nothing.
+            # Ctrl-C in a terminal is for the broker, which then ends it. Not a session: Linux may divide the
+            # CPU equally between sessions, and a lower priority would have no effect.
             process_group=0,
         )
     except OSError as error:
@@ -272,7 +272,7 @@ def _sent(fd: int, unsent: memoryview) -> memoryview:
     except BlockingIOError:
         return unsent
     except BrokenPipeError:
-        # That nobody reads any more the other pipe says, too, behind what may still be in it.
+        # The other pipe also reports the end of the process, after any remaining output.
         return unsent[:0]
 
 

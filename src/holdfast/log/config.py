@@ -22,7 +22,7 @@ class LogConfig:
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     message_timestamp_before_max_ms: int = 2**63 - 1
     message_timestamp_after_max_ms: int = _HOUR_MS
-    # Whether "compact" is in cleanup.policy, and what compaction goes by.
+    # Whether "compact" is in cleanup.policy, and the configs of compaction.
     compacts: bool = False
     delete_retention_ms: int = _DAY_MS
     min_cleanable_dirty_ratio: float = 0.5
@@ -30,5 +30,5 @@ class LogConfig:
     max_compaction_lag_ms: int = 2**63 - 1
     # A broker config in Kafka (log.cleaner.dedupe.buffer.size): memory for the keys of one pass.
     compaction_memory_bytes: int = 128 * 1024**2
-    # A broker config in Kafka (producer.id.expiration.ms), handed down to each log.
+    # A broker config in Kafka (producer.id.expiration.ms), passed to each log.
     producer_id_expiration_ms: int = _DAY_MS

@@ -1,4 +1,4 @@
-"""Damaged places of one log, each logged once: consumers ask for them again and again."""
+"""Logs each damaged position of a log once, because consumers fetch it repeatedly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.log.errors import CorruptSegment
 
 _logger = logging.getLogger(__name__)
 
-_MOST_PLACES: Final = 100
+_MAX_PLACES: Final = 100
 
 
 class DamageLog:
@@ -19,9 +19,9 @@ class DamageLog:
     def __init__(self) -> None:
         self._places: set[tuple[Path, int]] = set()
 
-    def say_once(self, error: CorruptSegment) -> None:
+    def log_once(self, error: CorruptSegment) -> None:
         place = error.path, error.position
-        if place not in self._places and len(self._places) < _MOST_PLACES:
+        if place not in self._places and len(self._places) < _MAX_PLACES:
             self._places.add(place)
             fields = {"file": str(error.path), "position": error.position, "reason": error.reason}
             _logger.error("damaged segment; reads of it are refused", extra={"fields": fields})

@@ -1,13 +1,13 @@
 """The data directory: one broker's partitions, in Kafka's layout.
 
-.lock                             held by the one process that uses the directory
-meta.properties                   whose it is
-holdfast-format                   which format it has
-.kafka_cleanshutdown              there only after everything was closed properly
-recovery-point-offset-checkpoint  up to where each log is known to be on the disk
-log-start-offset-checkpoint       where each log starts, when that is not a segment's start
+.lock                             locked by the process that uses the directory
+meta.properties                   the cluster id and the node id
+holdfast-format                   the format of the directory
+.kafka_cleanshutdown              exists only after a clean shutdown
+recovery-point-offset-checkpoint  up to where each log is flushed
+log-start-offset-checkpoint       where each log starts, if that is not the start of a segment
 cleaner-offset-checkpoint         up to where each compacted log is compacted
-reserve                           room for what has to be written on a full disk
+reserve                           space for writes on a full disk that free space
 orders-0/ orders-1/ …             one directory for each partition
 """
 
@@ -28,13 +28,14 @@ from pathlib import Path
 from google_crc32c import value as crc32c
 
 from holdfast.log import checkpoint, disk
-from holdfast.log.checkpoint import OffsetCheckpoint, ReplaceFile, TopicPartition
+from holdfast.log.checkpoint import OffsetCheckpoint, ReplaceFile
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import DataDirectoryError, StorageError
-from holdfast.log.format_version import bring_up_to_date
+from holdfast.log.format_version import upgrade
 from holdfast.log.partition_log import PartitionLog
 from holdfast.log.partition_metadata import encode_topic_id
-from holdfast.log.reserve import RESERVE_BYTES, Reserve
+from holdfast.log.reserve_file import RESERVE_BYTES, ReserveFile
+from holdfast.types import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -45,33 +46,33 @@ _CLEAN_CONTENT = b'{"version":"0","broker_epoch":"-1"}'
 _CLOSED_TOGETHER = 16
 _DELETED_SUFFIX = "-delete"
 _DELETED = re.compile(rf"-\d+\.[0-9a-f]{{32}}{_DELETED_SUFFIX}$")
-"""So a deleted partition's directory is called, by Apache Kafka as well."""
+"""The suffix of a deleted partition's directory, as in Apache Kafka."""
 _MAX_FILE_NAME = 255
-# A comment to Apache Kafka, which writes the file without it.
+# A comment for Apache Kafka, which writes the file without it.
 _CRC_COMMENT = "#crc32c="
-# Kafka's marks of partitions that are being deleted, moved, or that nobody claims.
+# Kafka's suffixes of deleted, future and stray partitions.
 _FOREIGN_SUFFIXES = (_DELETED_SUFFIX, "-future", "-stray")
 
 
 class DataDirectory:
-    """Holds the lock from :meth:`open` to :meth:`close`, or to the end of the process, however it comes."""
+    """Holds the lock from :meth:`open` to :meth:`close`, or to the end of the process."""
 
     def __init__(self, path: Path, lock_fd: int) -> None:
         """Use :meth:`open`."""
         self.path = path
         self._lock_fd = lock_fd
-        # Housekeeping, topic deletion and DeleteRecords write the same files from different threads.
+        # Log maintenance, topic deletion and DeleteRecords write the same files from different threads.
         self._writing = threading.Lock()
         self._purging = threading.Lock()
-        # Whoever went over the logs before one of them was deleted has it still, and must not tell of it.
+        # A checkpoint in progress may contain a log that has been deleted since, and must not write it.
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self.cluster_id = ""
         self.node_id = 0
         marker = _read_marker(path / _CLEAN)
         self.was_clean = marker is not None
-        # Apache Kafka leaves another marker. Only ours comes with checkpoints that name every log's start and end.
+        # Apache Kafka writes another marker. Only with ours do the checkpoints contain the start and end of every log.
         self._has_all_offsets = marker == _CLEAN_CONTENT
-        self.reserve = Reserve(path)
+        self.reserve = ReserveFile(path)
         self._recovery_points = OffsetCheckpoint(path / checkpoint.RECOVERY_POINTS)
         self._start_offsets = OffsetCheckpoint(path / checkpoint.LOG_START_OFFSETS)
         self._cleaner_offsets = OffsetCheckpoint(path / checkpoint.CLEANER_OFFSETS)
@@ -79,8 +80,8 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path, *, node_id: int | None, cluster_id: str | None = None) -> DataDirectory:
-        """Take the directory, creating it when missing. Without a `node_id` or a `cluster_id` the stored one is used,
-        or 1 and a new one."""
+        """Lock the directory, and create it if it is missing. Without a `node_id` or a `cluster_id`, the stored one is
+        used. The defaults are 1 and a new id."""
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock_fd = _take_lock(path)
@@ -88,16 +89,16 @@ class DataDirectory:
             raise StorageError("use the data directory", path, error) from error
         try:
             is_new = not (path / _META).exists()
-            bring_up_to_date(path, is_new=is_new)
+            upgrade(path, is_new=is_new)
             directory = cls(path, lock_fd)
             directory._identify(node_id, cluster_id)
-            # From here on the files change: whoever comes after a kill must look at them.
+            # From here on the files change, so they must be checked after a crash.
             disk.unlink(path / _CLEAN)
             disk.sync_directory(path)
             directory.purge_deleted()
             if _has_no_room(path):
-                # A start may have indexes to build; nobody else writes meanwhile.
-                directory.reserve.give_up()
+                # A start may have to build indexes. No other thread writes meanwhile.
+                directory.reserve.release()
         except OSError as error:
             os.close(lock_fd)
             raise StorageError("use the data directory", path, error) from error
@@ -144,17 +145,18 @@ class DataDirectory:
         return dict(sorted(found.items()))
 
     def knows(self, topic: str, partition: int) -> bool:
-        """It was closed properly, and where it starts and ends is known without a look into its directory."""
-        is_told = self._has_all_offsets and (topic, partition) in self._recovery_points
-        return is_told and self.partition_path(topic, partition).is_dir()
+        """It was closed cleanly, and its start and end are known without reading its directory."""
+        is_recorded = self._has_all_offsets and (topic, partition) in self._recovery_points
+        return is_recorded and self.partition_path(topic, partition).is_dir()
 
     def open_log(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """Open or create a partition, with what the checkpoints say of it. One that was closed properly is at rest."""
+        """Open or create a partition with its offsets in the checkpoints. A partition that was closed cleanly stays
+        unloaded."""
         key, path = (topic, partition), self.partition_path(topic, partition)
         first_dirty_offset = self._cleaner_offsets.offset(key)
         start_offset = self._start_offsets.offset(key)
         if self.knows(topic, partition):
-            log = PartitionLog.at_rest(
+            log = PartitionLog.unloaded(
                 path,
                 config,
                 now_ms=now_ms,
@@ -175,45 +177,46 @@ class DataDirectory:
         with self._writing:
             self._logs[key] = log
         if log.first_dirty_offset != first_dirty_offset:
-            # Said of an earlier log of that name. It must not be there when this one has grown as long: what is
-            # not compacted would be taken for compacted, and tombstones dropped before what they hide.
+            # An entry of an earlier log of that name. It must be removed before this log grows as long. Otherwise
+            # uncompacted records would count as compacted, and tombstones would be dropped before the records that they
+            # delete.
             self.write_cleaner_offsets({(topic, partition): log})
         return log
 
     def new_log(
         self, topic: str, partition: int, config: LogConfig, topic_id: uuid.UUID, *, now_ms: int
     ) -> PartitionLog:
-        """A partition that has no directory yet: it is made by whoever first uses the log, or by `wake`."""
+        """A partition without a directory. The first use of the log, or `load`, creates it."""
         path = self.partition_path(topic, partition)
-        log = PartitionLog.at_rest(path, config, now_ms=now_ms, start_offset=0, end_offset=0, topic_id=topic_id)
+        log = PartitionLog.unloaded(path, config, now_ms=now_ms, start_offset=0, end_offset=0, topic_id=topic_id)
         with self._writing:
             self._logs[topic, partition] = log
         return log
 
     def delete_partition(self, topic: str, partition: int) -> None:
-        """The partition is gone with one rename; :meth:`purge_deleted` frees the space later.
+        """Deletes the partition with one rename; :meth:`purge_deleted` frees the space later.
 
-        Its log must have been closed. Regions still under way stay readable.
+        Its log must have been closed. Regions that are being sent stay readable.
         """
         for error in self.delete_partitions([(topic, partition)]):
             raise error
 
     def delete_partitions(self, partitions: Sequence[TopicPartition]) -> list[StorageError]:
-        """As :meth:`delete_partition`, with one sync for all of them; returns what the disk refused."""
+        """As :meth:`delete_partition`, with one sync for all of them. Returns the errors of the disk."""
         refused: list[StorageError] = []
         for topic, partition in partitions:
             path = self.partition_path(topic, partition)
             self.forget(topic, partition)
             suffix = f"-{partition}.{uuid.uuid4().hex}{_DELETED_SUFFIX}"
             try:
-                # A topic's name may be so long that only a part of it leaves room for the suffix.
+                # A long topic name is truncated to leave room for the suffix.
                 disk.rename(path, path.with_name(topic[: _MAX_FILE_NAME - len(suffix)] + suffix))
             except FileNotFoundError:
                 pass  # it was never used
             except OSError as error:
                 refused.append(StorageError("delete", path, error))
         try:
-            # Or a power cut could bring back what was deleted, under the name of a new topic.
+            # Otherwise, after a power failure, deleted records could reappear in a new topic of the same name.
             disk.sync_directory(self.path)
         except OSError as error:
             refused.append(StorageError("delete partitions in", self.path, error))
@@ -223,36 +226,36 @@ class DataDirectory:
         """Remove the files of deleted partitions. For a worker thread."""
         with self._purging:
             for path in sorted(self.path.glob(f"*{_DELETED_SUFFIX}")):
-                # Somebody may keep things of his own here, and call them photos-to-delete.
+                # Only Kafka's form of the name: users may keep other directories here, such as photos-to-delete.
                 if _DELETED.search(path.name) and path.is_dir():
                     for file in sorted(path.iterdir()):
                         disk.unlink(file)
                     disk.remove_directory(path)
 
-    # Checkpoints. Partitions that are not named keep the offsets they had, logs that were deleted are left out.
+    # Checkpoints. Other partitions keep their offsets; deleted logs are omitted.
 
     def write_recovery_points(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Say how far the logs are flushed; what is below is not looked at again after a kill."""
-        # They do not tell any more where the logs end.
+        """Store how far the logs are flushed. Recovery does not check records below that."""
+        # They no longer contain the ends of the logs.
         self._has_all_offsets = False
         self._write(self._recovery_points, logs, lambda log: log.recovery_point)
 
     def write_start_offsets(self, logs: Mapping[TopicPartition, PartitionLog], *, makes_room: bool = False) -> None:
-        """Say where the logs start; needed after `delete_records_before`, before it is answered.
+        """Store where the logs start. Call it after `delete_records_before`, before the response.
 
-        Then it makes room, and may take from the reserve.
+        In that case the write frees space and may use the reserve file.
         """
         replace_file = self.reserve.replace_file if makes_room else disk.replace_file
         self._write(self._start_offsets, logs, lambda log: log.start_offset or None, replace_file)
 
     def write_cleaner_offsets(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """Say how far the logs are compacted; what is before is not read for its keys again."""
+        """Store how far the logs are compacted. The keys of earlier records are not read again."""
         self._write(self._cleaner_offsets, logs, lambda log: log.first_dirty_offset)
 
     def forget(self, topic: str, partition: int) -> None:
-        """Whatever is known of a partition is not said of the next one that has its name.
+        """Removes a partition from the checkpoints, so that its entries do not apply to a new one of the same name.
 
-        Until :meth:`write_forgotten` that holds for this process alone.
+        Until :meth:`write_forgotten`, this is only in memory.
         """
         with self._writing:
             self._logs.pop((topic, partition), None)
@@ -260,15 +263,15 @@ class DataDirectory:
                 file.forget((topic, partition))
 
     def forget_all_but(self, partitions: Container[TopicPartition]) -> None:
-        """As :meth:`forget`, at the start: a kill may have come between a deletion and its checkpoints."""
+        """As :meth:`forget`, at startup, because a crash may have happened between a deletion and its checkpoints."""
         with self._writing:
             for file in self._checkpoints:
                 file.forget_all_but(partitions)
 
     def write_forgotten(self) -> None:
-        """Do this before a partition is made: its name may be one that the files still tell of."""
+        """Call this before a partition is created, because the files may still have an entry for its name."""
         for file in self._checkpoints:
-            if file.tells_of_gone_partitions:
+            if file.names_deleted_partitions:
                 self._write(file, {}, lambda _: None)
 
     def _write(
@@ -279,7 +282,7 @@ class DataDirectory:
         replace_file: ReplaceFile = disk.replace_file,
     ) -> None:
         try:
-            # The offsets are asked for when nobody else writes: an older one must not come after a newer.
+            # The offsets are read while holding the lock, so that an older one never overwrites a newer one.
             with self._writing:
                 present = {key: offset_of(log) for key, log in logs.items() if self._logs.get(key) is log}
                 file.write(present, replace_file)
@@ -287,7 +290,7 @@ class DataDirectory:
             raise StorageError("write", file.path, error) from error
 
     def close(self, logs: Mapping[TopicPartition, PartitionLog], *, clean: bool = True) -> None:
-        """Close all logs, then say that it was clean, then give the directory up."""
+        """Close all logs, write the marker of a clean shutdown, and release the directory."""
         try:
             _close_all(list(logs.values()), clean)
             if clean:
@@ -303,7 +306,7 @@ class DataDirectory:
 
 
 def _close_all(logs: Sequence[PartitionLog], clean: bool) -> None:
-    """One after the other; many of them together, because they wait for the disk and it does not mind."""
+    """In sequence if they are few, otherwise in parallel, because they wait for the disk."""
     if len(logs) <= _CLOSED_TOGETHER:
         for log in logs:
             log.close(clean)
@@ -319,7 +322,7 @@ def _has_no_room(path: Path) -> bool:
 
 
 def _read_marker(path: Path) -> bytes | None:
-    """What a clean stop left, of ours or of Apache Kafka; None if there was none, or nobody can have written this."""
+    """The marker of a clean shutdown, ours or Apache Kafka's. None if it is missing or invalid."""
     try:
         marker = path.read_bytes()
     except FileNotFoundError:
@@ -329,14 +332,15 @@ def _read_marker(path: Path) -> bytes | None:
             return marker
     except ValueError:
         pass
-    _logger.error("%s is damaged; every log is opened as after a kill", path)
+    _logger.error("%s is damaged; every log is recovered as after a crash", path)
     return None
 
 
 def _take_lock(path: Path) -> int:
     fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        # flock goes with the open file and so with the process; the second kind is the one Apache Kafka takes.
+        # flock belongs to the open file and is released when the process ends. The second lock is the one that Apache
+        # Kafka uses.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

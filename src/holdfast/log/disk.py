@@ -1,9 +1,9 @@
-"""The one place that changes anything on disk.
+"""All functions that change files.
 
-Everything in log/ that writes, cuts, renames or removes goes through here, for two reasons: the order of
-effects can be read in the callers, and tests can stop the world between any two of them. A test sets `fault`;
-it is then called with the name of each point in turn and may raise OSError (a full disk) or end the process
-(a kill). A write has a point in its middle, too, where half of the bytes are on disk.
+All code in log/ that writes, truncates, renames or removes files uses this module, for two reasons: the callers show
+the order of effects, and tests can inject faults between any two of them. A test sets `fault`, which is called with the
+name of each point and may raise OSError (a full disk) or end the process (a crash). A write also has a point in its
+middle, where half of the bytes are on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEMPORARY = ".tmp"
 
 
 def write_at(fd: int, pieces: Sequence[Buffer], position: int) -> None:
-    """Write all pieces, one after the other; with one system call when the file system takes them whole."""
+    """Write all pieces in order, with one system call if the file system accepts all bytes."""
     if fault is not None:
         _write_with_points(fd, b"".join(pieces), position)
         return
@@ -36,7 +36,7 @@ def write_at(fd: int, pieces: Sequence[Buffer], position: int) -> None:
 
 
 def _write_rest(fd: int, data: bytes, position: int) -> None:
-    # A short write says only that something is wrong; writing on makes the system say what.
+    # A short write does not report the error. Writing the rest makes the system report it.
     view = memoryview(data)
     while view:
         written = os.pwrite(fd, view, position)
@@ -65,19 +65,19 @@ def fdatasync(fd: int) -> None:
 
 
 def create(path: Path) -> int:
-    """Open a file for reading and writing, and create it when it is missing."""
+    """Open a file for reading and writing, and create it if it is missing."""
     _point("before create")
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory; an existing one is fine. Its name outlives a power cut once its parent is synced."""
+    """Create a directory if it does not exist. Its name survives a power failure after its parent is synced."""
     _point("before mkdir")
     path.mkdir(exist_ok=True)
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory outlive a power cut."""
+    """Make the names in a directory survive a power failure."""
     _point("before directory sync")
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -87,17 +87,18 @@ def sync_directory(path: Path) -> None:
 
 
 def allocate(fd: int, size: int) -> None:
-    """Give a file this size, and all the room that takes."""
+    """Give a file this size, and allocate its blocks."""
     _point("before allocate")
     os.posix_fallocate(fd, 0, size)
     _point("allocated")
 
 
 def replace_file(path: Path, data: bytes, *, sync: bool = True, made_of: Path | None = None) -> None:
-    """The file's whole content, old or new, at any moment: temporary file, fsync, rename, fsync of the directory.
+    """Replace the content of a file atomically: temporary file, fsync, rename, fsync of the directory.
 
-    Without `sync` that holds for a kill, not for a power cut: for files that are checked when they are read. With
-    `made_of` the temporary file is that one, whose room is there already; it must be at least as large as the data.
+    Without `sync`, it is atomic after a crash of the process, but not after a power failure. Use that for files that
+    are checked when they are read. `made_of` is used as the temporary file, because its blocks are already allocated.
+    It must be at least as large as the data.
     """
     temporary = path.with_name(path.name + _TEMPORARY)
     if made_of is not None:
@@ -126,7 +127,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def unlink(path: Path) -> None:
-    """Remove a file; one that is gone already is fine."""
+    """Remove a file if it exists."""
     _point("before unlink")
     path.unlink(missing_ok=True)
     _point("unlinked")

@@ -1,4 +1,4 @@
-"""What can go wrong with a log. The broker maps each to Kafka's error code."""
+"""The errors of logs. The broker maps each to Kafka's error code."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ INVALID_PRODUCER_EPOCH = 47
 
 
 class LogError(Exception):
-    """Any refusal of the log."""
+    """The base class."""
 
 
 class StorageError(LogError):
-    """The file system refused. Nothing of the operation is stored; it may be tried again."""
+    """The file system returned an error. Nothing of the operation is stored; it can be retried."""
 
     def __init__(self, action: str, path: Path, cause: OSError) -> None:
         super().__init__(f"cannot {action} {path}: {cause.strerror or cause}")
@@ -22,7 +22,7 @@ class StorageError(LogError):
 
 
 class CorruptLog(LogError):
-    """Files that cannot be opened as a log without a person's decision."""
+    """Files that cannot be opened as a log until the operator acts."""
 
 
 class CorruptSegment(CorruptLog):
@@ -36,13 +36,13 @@ class CorruptSegment(CorruptLog):
 
 
 class CompactionFailed(LogError):
-    """The process that compacts has ended, or does not do what it should. The log is as it was."""
+    """The process of a compaction has ended or failed. The log is unchanged."""
 
     def __init__(self, path: Path, reason: str, *, is_worth_a_thread: bool = False) -> None:
-        """`is_worth_a_thread`: it says nothing of how the same work would fare in the broker."""
+        """`is_worth_a_thread`: the same work may succeed in the broker."""
         super().__init__(f"cannot compact {path}: {reason}")
         self.reason = reason
-        self.is_worth_a_thread = is_worth_a_thread
+        self.retry_in_thread = is_worth_a_thread
 
 
 class OffsetOutOfRange(LogError):

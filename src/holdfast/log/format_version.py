@@ -1,8 +1,8 @@
-"""Which format a data directory has: a newer one is refused, an older one upgraded before anything else is read.
+"""The format of a data directory. A newer format is rejected; an older one is upgraded before anything else is read.
 
-The file `holdfast-format` says so, as JSON. A directory without it has format 1, in which there was none; so has one
-that Apache Kafka wrote. An upgrade goes step by step, each step can be repeated after a kill, and the file is replaced
-when all are done.
+The JSON file `holdfast-format` contains the format. A directory without it, also one of Apache Kafka, has format 1. An
+upgrade goes from one format to the next. Each step can be repeated after a crash, and the file is replaced after the
+last one.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FORMAT: Final = 2
 
 
 def _from_1(_: Path) -> None:
-    """Format 2 has this file, and may have `broker-configs.json`; all else is as it was."""
+    """Format 2 added this file, and `broker-configs.json`, which is optional."""
 
 
-#: Format → what makes the next one of it.
+#: Format → the step that upgrades it to the next one.
 _STEPS: Final[Mapping[int, Callable[[Path], None]]] = {1: _from_1}
 
 
-def bring_up_to_date(directory: Path, *, is_new: bool) -> int:
-    """The format the directory had; it now has ours. `DataDirectoryError` if it is newer than this Holdfast."""
+def upgrade(directory: Path, *, is_new: bool) -> int:
+    """Upgrades the directory and returns its old format. `DataDirectoryError` if it is newer than this Holdfast."""
     found = FORMAT if is_new else _read(directory)
     if found > FORMAT:
         raise DataDirectoryError(

@@ -1,11 +1,10 @@
-"""Offset index and time index of a segment, as Kafka lays them out.
+"""Offset index and time index of a segment, in Kafka's format.
 
     .index      entries of 4 + 4 bytes: relative offset of a batch's last record, the batch's position
     .timeindex  entries of 8 + 4 bytes: largest timestamp so far, relative offset of its batch's last record
 
-Entries are kept in memory while a segment grows and are written to their file when it is rolled or closed: the
-log alone is the truth, and an index that a kill swallowed is built again from it. A file is read when it is
-first needed.
+Entries are kept in memory while a segment grows, and written to their file when it is rolled or closed. The log is
+authoritative: after a crash, missing indexes are rebuilt from it. A file is read when it is first needed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.wire.batch import NO_TIMESTAMP
 
 
 class _IndexFile:
-    """What the two have in common: entries of two numbers, read on first use, written as a whole."""
+    """The common part of both indexes: entries of two numbers, read on first use, written as a whole."""
 
     entry: ClassVar[struct.Struct]
 
@@ -32,11 +31,11 @@ class _IndexFile:
         self.base_offset = base_offset
         self.is_dirty = is_new or unwritten is not None
         self._is_read = is_new
-        # Stands for the file until that is written; nobody has to take it apart before it is needed.
+        # The content of the file until it is written. It is parsed when it is needed.
         self._unwritten = unwritten
 
     def is_whole_file(self) -> bool:
-        """There is a file, and it is not torn within an entry."""
+        """The file exists, and its last entry is complete."""
         try:
             return self.path.stat().st_size % self.entry.size == 0
         except FileNotFoundError:
@@ -58,7 +57,7 @@ class _IndexFile:
         return bytes(data)
 
     def _last_in_file(self) -> tuple[int, int] | None:
-        """The last entry without reading all; None also when Apache Kafka has preallocated the file."""
+        """The last entry, without reading the whole file. Also None if Apache Kafka has preallocated the file."""
         size = self.entry.size
         unwritten = self._unwritten
         if unwritten is not None:
@@ -72,7 +71,7 @@ class _IndexFile:
 
     def _write_file(self, content: bytes, sync: bool) -> None:
         if not sync and self._holds(content):
-            # Built again after a kill, and the same: thousands of logs that nobody used have nothing to write.
+            # The rebuilt index equals the file. After a crash, thousands of unused logs have nothing to write.
             self.is_dirty = False
             return
         fd = disk.create(self.path)
@@ -89,10 +88,10 @@ class _IndexFile:
 
 
 def _drop_preallocated(data: bytearray, size: int) -> None:
-    """Apache Kafka preallocates the active segment's index with zeroes; cut them off."""
+    """Removes the zeroes with which Apache Kafka preallocates the active segment's index."""
     empty = bytes(size)
     while data.endswith(empty):
-        # Halving first: there can be a million of them.
+        # By bisection first, because there can be a million of them.
         half = len(data) // size // 2 * size
         del data[half if half and not any(data[half:]) else -size :]
 
@@ -118,7 +117,7 @@ class OffsetIndex(_IndexFile):
         return self._entry(number - 1), self._entry(number)
 
     def last_position_up_to(self, position: int) -> int:
-        """The last indexed batch that starts at or before `position`; the segment's start when none does."""
+        """The last indexed batch that starts at or before `position`, or the segment's start."""
         self._read()
         number = bisect_right(self._positions, position)
         return self._positions[number - 1] if number else 0
@@ -137,7 +136,7 @@ class OffsetIndex(_IndexFile):
             self._write_file(self.content(), sync)
 
     def content(self) -> bytes:
-        """What the file should hold."""
+        """The content that the file should have."""
         if self._unwritten is not None and not self._is_read:
             return self._unwritten
         self._read()
@@ -175,7 +174,7 @@ class TimeIndex(_IndexFile):
         self._offsets = array("I")
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Timestamps only rise: one that is no news is left out, as are records without one."""
+        """Timestamps only increase: one that is not larger is omitted, as are records without one."""
         last = self.last
         if timestamp > (last[0] if last else NO_TIMESTAMP):
             self._read()
@@ -206,7 +205,7 @@ class TimeIndex(_IndexFile):
             self._write_file(self.content(), sync)
 
     def content(self) -> bytes:
-        """What the file should hold."""
+        """The content that the file should have."""
         if self._unwritten is not None and not self._is_read:
             return self._unwritten
         self._read()
@@ -225,14 +224,14 @@ _TIME_ENTRY_BYTES = TimeIndex.entry.size
 
 
 class SegmentIndexes:
-    """A segment's two indexes, filled together as batches come."""
+    """A segment's two indexes, which are filled together when batches are added."""
 
     def __init__(self, offset: OffsetIndex, time: TimeIndex) -> None:
         self.offset = offset
         self.time = time
         self._max_timestamp: tuple[int, int] | None = None
         self._entries: int | None = None
-        """Of the offset index, once somebody has asked."""
+        """Of the offset index, once it was used."""
         self.unindexed_bytes = 0
 
     @classmethod
@@ -252,7 +251,7 @@ class SegmentIndexes:
 
     @classmethod
     def of_contents(cls, log: Path, base_offset: int, offset: bytes, time: bytes) -> SegmentIndexes:
-        """Finished indexes that somebody else has made, to be written by :meth:`write`."""
+        """Complete indexes that another process has built, to be written by :meth:`write`."""
         return cls(
             OffsetIndex(log.with_suffix(".index"), base_offset, unwritten=offset),
             TimeIndex(log.with_suffix(".timeindex"), base_offset, unwritten=time),
@@ -266,7 +265,7 @@ class SegmentIndexes:
         return self._max_timestamp
 
     def add(self, position: int, last_offset: int, max_timestamp: int, size: int, interval_bytes: int) -> None:
-        """Take in the next batch; it gets entries when enough bytes have gone by since the last one."""
+        """Add the next batch. It gets entries if there are enough bytes since the last one."""
         self.add_timestamp(last_offset, max_timestamp)
         if self.unindexed_bytes > interval_bytes:
             self.offset.append(last_offset, position)
@@ -283,15 +282,15 @@ class SegmentIndexes:
     def are_full(self, limit_bytes: int) -> bool:
         """One of them may have reached its limit.
 
-        The time index has the larger entries, at most as many, and a place that is kept for :meth:`finish`. Asked with
-        every append, so it is counted along.
+        The time index has larger entries, at most as many as the offset index, and a slot reserved for :meth:`finish`.
+        Called with every append, so the entries are counted.
         """
         if self._entries is None:
             self._entries = len(self.offset)
         return self._entries >= limit_bytes // _TIME_ENTRY_BYTES - 1
 
     def finish(self) -> None:
-        """No more batches come: the time index ends with the largest timestamp, as Kafka's does."""
+        """The segment is complete. As in Kafka, the time index ends with the largest timestamp."""
         self.time.append(*self.max_timestamp)
 
     def write(self, *, sync: bool = True) -> None:

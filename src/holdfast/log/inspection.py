@@ -1,7 +1,7 @@
-"""Looking at the records of a batch before it is stored, where the topic or the header's timestamps ask for it.
+"""Inspects the records of a batch before it is stored, if the topic or the header's timestamps require it.
 
-There may be half a million of them in a few hundred bytes, so this is a generator that pauses every few of them, and
-nothing is made of a record but what is asked: whether it has a key, and when it is from.
+A few hundred bytes may contain half a million records. The inspection is therefore a generator that pauses regularly,
+and it decodes only what is needed: whether a record has a key, and its timestamp.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.wire.records import MAX_INT64, MIN_INT64, decode_varint, with_max_
 T = TypeVar("T")
 
 PAUSE_RECORDS: Final = 128
-"""So many records are looked at between two places to pause: about a tenth of a millisecond."""
+"""The number of records between two pauses: about a tenth of a millisecond."""
 
 WINDOW_BYTES: Final = 64 * 1024
 """The records are copied piece by piece, because Python finds a byte of `bytes` fastest."""
@@ -24,22 +24,24 @@ WINDOW_BYTES: Final = 64 * 1024
 HEAD_BYTES: Final = 64
 """More than the varints in front of a record's key take: up to ten bytes each."""
 
+_MISMATCH: Final = "a record's length does not match its contents"
+
 _NULL: Final = 1
 """A length of -1 as a varint."""
 
-MOST_NAMED: Final = 10_000
-"""So many bad records of a batch are named. The others are refused with them."""
+MAX_NAMED_ERRORS: Final = 10_000
+"""The number of invalid records of a batch that are reported. The whole batch is rejected."""
 
 
 class RecordError(NamedTuple):
-    """One bad record, by its place in the batch (KIP-467)."""
+    """One invalid record, by its index in the batch (KIP-467)."""
 
     batch_index: int
     message: str
 
 
 class RecordsRefused(BatchError):
-    """Some records of a batch must not be stored, and so the batch is not."""
+    """Some records of a batch are invalid, so the batch is not stored."""
 
     def __init__(self, fault: BatchFault, message: str, errors: list[RecordError]) -> None:
         super().__init__(fault, message)
@@ -50,98 +52,116 @@ class Found(NamedTuple):
     latest: int
     """The largest timestamp."""
     keyless: list[int]
-    """The records without a key, by their place in the batch."""
+    """The records without a key, by their index in the batch."""
     untimely: list[tuple[int, int]]
-    """Those outside of the time that was asked for: place and timestamp."""
+    """The records outside the allowed time: index and timestamp."""
 
 
 def inspect(
     records: Buffer, header: BatchHeader, earliest: int = MIN_INT64, latest: int = MAX_INT64
 ) -> Generator[None, None, Found]:
-    """Goes through the unpacked records; raises BatchError where they are not what the header says."""
-    count, size, base = header.record_count, len(records), header.base_timestamp
+    """Inspects the decompressed records. Raises BatchError if they do not match the header."""
+    count, size = header.record_count, len(records)
     if count > size // MIN_RECORD_SIZE:
         raise BatchError(BatchFault.INVALID_RECORD, f"{count} records cannot be in {size} bytes")
-    keyless: list[int] = []
-    untimely: list[tuple[int, int]] = []
-    greatest = MIN_INT64 * 2
-    last_offset_delta = header.last_offset_delta
-    least_delta, greatest_delta = earliest - base, latest - base
-    window, window_at, end = b"", 0, 0
+    walk = _Walk(records, header, earliest, latest)
     try:
-        for index in range(count):
-            if not index % PAUSE_RECORDS:
-                yield
+        for first in range(0, count, PAUSE_RECORDS):
+            yield
+            walk.over(range(first, min(first + PAUSE_RECORDS, count)))
+    except IndexError:
+        raise BatchError(BatchFault.INVALID_RECORD, "the records end in the middle of one") from None
+    if walk.end != size:
+        raise BatchError(BatchFault.INVALID_RECORD, f"{size - walk.end} bytes after the last record")
+    return Found(header.base_timestamp + walk.greatest_delta, walk.keyless, walk.untimely)
+
+
+class _Walk:
+    """Iterates over the records of a batch and collects the required properties."""
+
+    def __init__(self, records: Buffer, header: BatchHeader, earliest: int, latest: int) -> None:
+        self.end = 0
+        self.greatest_delta = MIN_INT64 * 2
+        self.keyless: list[int] = []
+        self.untimely: list[tuple[int, int]] = []
+        self._records = records
+        self._header = header
+        base = header.base_timestamp
+        self._limits = earliest - base, latest - base, header.last_offset_delta, len(records)
+        self._window, self._window_at = b"", 0
+
+    def over(self, indexes: range) -> None:
+        """The next records. Varints of one byte, the usual ones, are decoded inline, because a call would double the
+        time."""
+        window, window_at, end, greatest = self._window, self._window_at, self.end, self.greatest_delta
+        least_delta, most_delta, last_offset_delta, size = self._limits
+        for index in indexes:
             position = end - window_at
             if position + HEAD_BYTES > len(window):
-                window_at, position = end, 0
-                window = bytes(records[end : end + WINDOW_BYTES])
+                window, window_at, position = self._copy(end), end, 0
             length = window[position]
-            if length < 0x80 and not length & 1:
-                length >>= 1
-                position += 1
+            if not length & 0x81:
+                length, position = length >> 1, position + 1
             else:
                 length, position = decode_varint(window, position)
             end = window_at + position + length
             if length < MIN_RECORD_SIZE - 1 or end > size:
                 raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
-            delta = window[position + 1]  # behind one byte of attributes, unused
+            delta = window[position + 1]  # after one unused byte of attributes
             if delta < 0x80:
-                delta = (delta >> 1) ^ -(delta & 1)
-                position += 2
+                delta, position = (delta >> 1) ^ -(delta & 1), position + 2
             else:
                 delta, position = decode_varint(window, position + 1)
             if delta > greatest:
                 greatest = delta
             offset_delta = window[position]
-            if offset_delta < 0x80 and not offset_delta & 1:
-                offset_delta >>= 1
-                position += 1
+            if not offset_delta & 0x81:
+                offset_delta, position = offset_delta >> 1, position + 1
             else:
                 offset_delta, position = decode_varint(window, position)
             key = window[position]
-            if key < 0x80 and not key & 1:
+            if not key & 0x81:
                 position += 1 + (key >> 1)
-            elif key == _NULL:
-                position += 1
-                if len(keyless) < MOST_NAMED:
-                    keyless.append(index)
             else:
-                key, position = decode_varint(window, position)
-                if key >= 0:
-                    position += key
-                elif len(keyless) < MOST_NAMED:
-                    keyless.append(index)
+                position = self._after_long_or_null_key(window, position, index)
             if window_at + position >= end or not 0 <= offset_delta <= last_offset_delta:
-                raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
+                raise BatchError(BatchFault.INVALID_RECORD, _MISMATCH)
             if position + HEAD_BYTES > len(window):
-                window_at, position = window_at + position, 0
-                window = bytes(records[window_at : window_at + WINDOW_BYTES])
+                window, window_at, position = self._copy(window_at + position), window_at + position, 0
             value = window[position]
-            if value == _NULL:
-                position += 1
-            elif value < 0x80 and not value & 1:
-                position += 1 + (value >> 1)
+            if value < 0x80:
+                position += 1 if value & 1 else 1 + (value >> 1)
             else:
                 value, position = decode_varint(window, position)
                 position += max(0, value)
             if window_at + position >= end:
-                raise BatchError(BatchFault.INVALID_RECORD, "a record's length does not match its contents")
-            if not least_delta <= delta <= greatest_delta:
-                timestamp = base + delta
-                if not MIN_INT64 <= timestamp <= MAX_INT64:
-                    raise BatchError(BatchFault.INVALID_RECORD, "a record's timestamp does not fit 64 bits")
-                if timestamp != NO_TIMESTAMP and len(untimely) < MOST_NAMED:
-                    untimely.append((index, timestamp))
-    except IndexError:
-        raise BatchError(BatchFault.INVALID_RECORD, "the records end in the middle of one") from None
-    if end != size:
-        raise BatchError(BatchFault.INVALID_RECORD, f"{size - end} bytes after the last record")
-    return Found(base + greatest, keyless, untimely)
+                raise BatchError(BatchFault.INVALID_RECORD, _MISMATCH)
+            if not least_delta <= delta <= most_delta:
+                self._note_untimely(index, delta)
+        self._window, self._window_at, self.end, self.greatest_delta = window, window_at, end, greatest
+
+    def _copy(self, position: int) -> bytes:
+        return bytes(self._records[position : position + WINDOW_BYTES])
+
+    def _after_long_or_null_key(self, window: bytes, position: int, index: int) -> int:
+        length, position = (-1, position + 1) if window[position] == _NULL else decode_varint(window, position)
+        if length >= 0:
+            return position + length
+        if len(self.keyless) < MAX_NAMED_ERRORS:
+            self.keyless.append(index)
+        return position
+
+    def _note_untimely(self, index: int, delta: int) -> None:
+        timestamp = self._header.base_timestamp + delta
+        if not MIN_INT64 <= timestamp <= MAX_INT64:
+            raise BatchError(BatchFault.INVALID_RECORD, "a record's timestamp does not fit 64 bits")
+        if timestamp != NO_TIMESTAMP and len(self.untimely) < MAX_NAMED_ERRORS:
+            self.untimely.append((index, timestamp))
 
 
-def asks_for_inspection(config: LogConfig, header: BatchHeader, now_ms: int) -> bool:
-    """Whether a batch's records must be looked at: each needs a key, or the header's timestamps cannot be right."""
+def needs_inspection(config: LogConfig, header: BatchHeader, now_ms: int) -> bool:
+    """Whether the records of a batch must be inspected: each needs a key, or the header's timestamps cannot be
+    right."""
     if config.compacts:
         return True
     base, greatest = header.base_timestamp, header.max_timestamp
@@ -154,9 +174,9 @@ def asks_for_inspection(config: LogConfig, header: BatchHeader, now_ms: int) -> 
 def inspected(
     config: LogConfig, batch: Batch, records: Buffer, where: str, now_ms: int
 ) -> Generator[None, None, Batch]:
-    """The batch as it can be stored, or `RecordsRefused` with the bad ones.
+    """The batch to store, or `RecordsRefused` with the invalid records.
 
-    The sentences are Kafka's, because producers show them to their users (KIP-467).
+    The messages are Kafka's, because producers show them to their users (KIP-467).
     """
     header, is_create_time = batch.header, config.message_timestamp_type != "LogAppendTime"
     earliest, latest = MIN_INT64, MAX_INT64
@@ -189,7 +209,7 @@ def _summary(errors: Sequence[RecordError]) -> str:
     return f"{total}, and only showing the first three errors at most: [{named}]"
 
 
-def at_once(work: Generator[None, None, T]) -> T:
+def run_to_completion(work: Generator[None, None, T]) -> T:
     """The outcome of a generator that need not pause."""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote from which offset on (KIP-101): what OffsetForLeaderEpoch answers from."""
+"""The start offset of each leader epoch (KIP-101), for OffsetForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     def __init__(self, entries: Sequence[tuple[int, int]] = ()) -> None:
         self.entries: list[tuple[int, int]] = []
+        self.latest = UNDEFINED
         self.is_dirty = False
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
         self.is_dirty = False
 
-    @property
-    def latest(self) -> int:
-        return self.entries[-1][0] if self.entries else UNDEFINED
-
     def assign(self, epoch: int, start_offset: int) -> None:
-        """A batch of `epoch` stands at `start_offset`. Epochs only rise."""
+        """A batch of `epoch` is at `start_offset`. Epochs only increase."""
         if epoch > self.latest:
             self.entries = [*self.entries, (epoch, start_offset)]
+            self.latest = epoch
             self.is_dirty = True
 
     def cut(self, start_offset: int, end_offset: int) -> None:
-        """Keep what describes the offsets that are there. The epoch at the start begins with the start."""
+        """Keep the epochs of existing offsets. The first one begins at the log start offset."""
         kept = [entry for entry in self.entries if entry[1] < max(end_offset, start_offset + 1)]
         at_start = sum(1 for entry in kept if entry[1] <= start_offset)
         if at_start:
             kept = [(kept[at_start - 1][0], start_offset), *kept[at_start:]]
         if kept != self.entries:
             self.entries = kept
+            self.latest = kept[-1][0] if kept else UNDEFINED
             self.is_dirty = True
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:

@@ -1,6 +1,6 @@
 """`partition.metadata`: the topic id that a partition's directory belongs to.
 
-A topic that is deleted and created again has the same name but another id; the file tells whose data it is.
+A topic that is deleted and created again has the same name but another id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = "partition.metadata"
 
 
 def encode_topic_id(topic_id: uuid.UUID) -> str:
-    """Kafka's way to write a uuid: 22 characters of URL-safe base64."""
+    """Kafka's text form of a UUID: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
@@ -33,15 +33,15 @@ def decode_topic_id(text: str) -> uuid.UUID:
 
 def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
     content = f"version: 0\ntopic_id: {encode_topic_id(topic_id)}"
-    # Not synced: a request may make thousands of partitions. After a power cut the file may be there without its bytes.
+    # Not synced, because a request may create thousands of partitions. After a power failure the file may be empty.
     disk.replace_file(directory / _NAME, content.encode(), sync=False)
 
 
 def read_topic_id(directory: Path) -> uuid.UUID | None:
-    """The topic id, or None when the directory has no such file, or a power cut has swallowed what was in it."""
+    """The topic id. None if the file does not exist, or is empty after a power failure."""
     path = directory / _NAME
     try:
-        # Unbuffered: a start may read ten thousand of them.
+        # Unbuffered, because a start may read ten thousand of them.
         with path.open("rb", buffering=0) as file:
             content = file.read()
     except FileNotFoundError:

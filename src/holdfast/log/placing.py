@@ -1,4 +1,4 @@
-"""Whether the batches of a request have room in the log, and which offsets they get."""
+"""Checks the size of the batches of a request, and assigns their offsets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast.log.config import LogConfig
 from holdfast.log.errors import RecordListTooLarge, RecordTooLarge
-from holdfast.wire.batch import Batch, Buffer, stamp
+from holdfast.wire.batch import Batch
 
 
 class Appended(NamedTuple):
@@ -19,15 +19,12 @@ class Appended(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A batch and where it goes."""
+    """A batch and its position."""
 
     batch: Batch
     base_offset: int
     last_offset: int
     max_timestamp: int
-
-    def stamped(self, leader_epoch: int, append_time: int | None) -> list[Buffer]:
-        return stamp(self.batch.data, self.base_offset, leader_epoch, append_time)
 
 
 def with_offsets(batches: Sequence[Batch], next_offset: int, append_time: int | None) -> list[Placed]:
@@ -41,7 +38,7 @@ def with_offsets(batches: Sequence[Batch], next_offset: int, append_time: int | 
 
 
 def size_of(batches: Sequence[Batch], config: LogConfig) -> int:
-    """The bytes of all batches; raises if one is too large, or all together."""
+    """The size of all batches. Raises if one of them or the total is too large."""
     total = 0
     for batch in batches:
         size = len(batch.data)

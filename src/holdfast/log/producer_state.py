@@ -1,15 +1,15 @@
-"""What a log knows of its idempotent producers, and what it answers them.
+"""The state of a log's idempotent producers, and the validation of their batches.
 
-For each producer id: its epoch and the last five batches. A batch that comes again is answered with the place
-where it was stored the first time; one that leaves a gap is refused. The rules are Kafka's (ProducerAppendInfo):
+For each producer id, the state has its epoch and the last five batches. A duplicate batch is answered with the offset
+of its first copy; a batch that leaves a gap is rejected. The rules are Kafka's (ProducerAppendInfo):
 
-- the sequence follows on the last one; after 2^31 - 1 comes 0;
+- the sequence follows the last one; 0 follows 2^31 - 1;
 - a new epoch starts at sequence 0; an older epoch is fenced;
-- of a producer that is not known any sequence is accepted: its state may have expired, or its records may have
-  been deleted, and it has no way to start over.
+- any sequence of an unknown producer is accepted: its state may have expired, or its records may have been deleted, and
+  it cannot start over.
 
-The state is written to a `.snapshot` file, in Kafka's format, when a segment is rolled and when the log is
-closed. As in Kafka, a snapshot holds the last batch of each producer; what came after it is read from the log.
+The state is written to a `.snapshot` file, in Kafka's format, when a segment is rolled and when the log is closed. As
+in Kafka, a snapshot has the last batch of each producer; later batches are read from the log.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _NO_TRANSACTION = -1
 
 
 class CorruptSnapshot(Exception):
-    """A snapshot file that cannot be used; the one before it, or none, is used instead."""
+    """A snapshot file is unusable; the previous one, or none, is used instead."""
 
 
 class StoredBatch(NamedTuple):
-    """Where a producer's batch went."""
+    """The position of a producer's batch."""
 
     first_sequence: int
     last_sequence: int
@@ -63,8 +63,8 @@ class Producer:
         self.epoch = epoch
         self.batches: deque[StoredBatch] = deque(maxlen=_BATCHES_KEPT)
         self.last_timestamp = last_timestamp
-        # When we last heard of it by our clock. Kafka goes by the records' timestamps and so forgets the
-        # producer of old records while it is still at work.
+        # The time of its last batch by the broker's clock. Kafka uses the records' timestamps, so it expires a producer
+        # of old records while it is still active.
         self.seen_ms = seen_ms
 
     @property
@@ -73,7 +73,7 @@ class Producer:
 
 
 class ActiveProducer(NamedTuple):
-    """What is shown of a producer."""
+    """The description of a producer."""
 
     producer_id: int
     epoch: int
@@ -95,14 +95,14 @@ class ProducerState:
         return tuple(self._producers)
 
     def active(self, producer_ids: Iterable[int]) -> Iterator[ActiveProducer]:
-        """Those of the producers that are still known."""
+        """The descriptions of all known producers."""
         for producer_id in producer_ids:
             producer = self._producers.get(producer_id)
             if producer is not None:
                 yield ActiveProducer(producer_id, producer.epoch, producer.last_sequence, producer.last_timestamp)
 
     def check_all(self, headers: Iterable[BatchHeader]) -> StoredBatch | None:
-        """Check batches that are to be appended together; the stored one if they are a repetition."""
+        """Validate batches that are to be appended together. Returns the stored batch if they are a duplicate."""
         expected: dict[int, tuple[int, int]] = {}
         duplicates: list[StoredBatch] = []
         fresh = 0
@@ -137,7 +137,7 @@ class ProducerState:
         return None
 
     def update(self, header: BatchHeader, base_offset: int, timestamp: int, seen_ms: int) -> None:
-        """Take in a batch that is stored, just now or found in the log."""
+        """Update the state from a batch that was appended or read from the log."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = Producer(header.producer_epoch, timestamp, seen_ms)
@@ -157,7 +157,7 @@ class ProducerState:
         return frozenset((key, producer.batches[-1].last_offset) for key, producer in producers if producer.batches)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for too long; returns how many."""
+        """Remove expired producers; returns how many."""
         silent = [
             producer_id
             for producer_id, producer in list(self._producers.items())
@@ -209,7 +209,7 @@ class ProducerState:
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """The sequence of a batch's last record; after 2^31 - 1 comes 0."""
+    """The sequence of a batch's last record; 0 follows 2^31 - 1."""
     return (header.base_sequence + header.last_offset_delta) & _MAX_SEQUENCE
 
 

@@ -1,7 +1,7 @@
-"""The records of a stored batch as compaction sees them: where each one lies, and what its key is.
+"""The records of a stored batch for compaction: the position and the key of each.
 
-A record that stays is copied as it stands; nothing of it is decoded but what decides about it. Only when the
-batch's base timestamp changes must a record's timestamp be written anew, because it counts from there.
+A kept record is copied unchanged, and only the fields that compaction needs are decoded. If the batch's base timestamp
+changes, the records' timestamps are rewritten, because they are relative to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIMESTAMPS = struct.Struct(">qq")
 
 
 class RecordSpan(NamedTuple):
-    """A record at `start:end` of the unpacked records, its length included."""
+    """A record at `start:end` of the decompressed records, including its length."""
 
     offset_delta: int
     timestamp_delta: int
@@ -48,7 +48,7 @@ class RecordSpan(NamedTuple):
     end: int
 
 
-# Half the time of a call by position, and there is one for each record.
+# Takes half the time of a call with positional arguments, and there is one for each record.
 _span = partial(tuple.__new__, RecordSpan)
 
 
@@ -69,7 +69,7 @@ def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
             end = position + length
             if length < 1 or end > size:
                 raise BatchError(BatchFault.INVALID_RECORD, f"record of {length} bytes does not fit")
-            timestamp_delta, position = decode_varint(records, position + 1)  # one byte of attributes, unused
+            timestamp_delta, position = decode_varint(records, position + 1)  # after one unused byte of attributes
             offset_delta, position = decode_varint(records, position)
             key_length, position = decode_varint(records, position)
             key = None
@@ -95,7 +95,7 @@ def with_records(
 ) -> bytes:
     """The batch with only these of its records: same offsets, same codec, same producer.
 
-    With a delete horizon (KIP-534) it takes the place of the base timestamp, and a bit says so.
+    A delete horizon (KIP-534) replaces the base timestamp, and an attribute bit is set.
     """
     base_timestamp, attributes = header.base_timestamp, header.attributes
     if delete_horizon_ms is None:
@@ -112,7 +112,7 @@ def with_records(
 
 
 def without_records(batch: bytes, header: BatchHeader) -> bytes:
-    """The header alone: what is left of a batch whose place in the log, or whose producer, must stay known."""
+    """Only the header, for a batch whose offset or producer must be kept."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return _assembled(batch, b"", attributes, (header.max_timestamp, header.max_timestamp), 0)
 

@@ -1,15 +1,15 @@
-"""Opening a partition's directory: after a clean close by trust, after a kill by looking at every byte.
+"""Opens a partition's directory. After a clean close its files are trusted; after a crash they are checked.
 
-What a kill can leave behind, and what becomes of it:
+A crash can leave:
 
-- a torn batch at the end of the last segment: cut off;
-- indexes, snapshots and checkpoints that were never written, or half: built again from the log, or ignored;
-- files of a segment whose deletion was under way: swept;
-- a compaction: undone, or finished if it was decided (:mod:`holdfast.log.swap`).
+- a torn batch at the end of the last segment, which is truncated;
+- missing or incomplete indexes, snapshots and checkpoints, which are rebuilt from the log or ignored;
+- files of a segment that was being deleted, which are removed;
+- an unfinished compaction, which is undone, or finished if its swap file exists (:mod:`holdfast.log.swap`).
 
-Everything below the recovery point was flushed and indexed before the point was moved there; it is trusted. A
-sound log never breaks in the middle. If the disk itself lost something there, the segments after the break are
-set aside under another name, not deleted.
+Everything below the recovery point is trusted, because it was flushed and indexed before the point was advanced. A
+crash never leaves a gap in the middle of the log. If the disk lost data there, the segments after the gap are renamed,
+not deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.wire.batch import BatchHeader
 _logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
-# A log that ends in .swap is no leftover; when the sweep comes, there is none any more.
+# A log that ends in .swap is not a leftover. Swaps are finished before leftovers are removed.
 _SWEPT_SUFFIXES = (".tmp", ".deleted", swap.CLEANED, swap.SWAP)
 _SET_ASIDE = ".corrupt"
 
@@ -52,7 +52,7 @@ def recover(
     log_start_offset: int,
     may_have_gaps: bool = True,
 ) -> Recovered:
-    """Open all that is in `directory`; the last segment is the one to append to."""
+    """Open all segments in `directory`. Appends go to the last one."""
     names = _names(directory)
     if any(name.endswith(swap.SWAP) for name in names):
         swap.finish_interrupted(directory)
@@ -63,7 +63,7 @@ def recover(
     else:
         segments = _open_after_kill(directory, found, names, recovery_point, may_have_gaps)
     if segments and segments[-1].next_offset < log_start_offset:
-        # All that is left was deleted by DeleteRecords before the tail was lost; or where the log starts is not true.
+        # DeleteRecords had deleted all remaining records before the tail was lost, or the start offset is wrong.
         fields = {"log": str(directory), "start_offset": log_start_offset, "end_offset": segments[-1].next_offset}
         _logger.error("log starts behind its end; its segments are set aside", extra={"fields": fields})
         _set_aside(directory, [segment.base_offset for segment in segments])
@@ -89,7 +89,7 @@ def recover(
 
 
 def _are_of(epochs: LeaderEpochs, segments: Sequence[Segment]) -> bool:
-    """Whether the batch at which the latest leader is said to have begun is that leader's."""
+    """Whether the batch at the start of the latest leader epoch has that epoch."""
     for epoch, start_offset in epochs.entries[-1:]:
         holding = [segment for segment in segments if segment.base_offset <= start_offset][-1:]
         for segment in holding:
@@ -103,7 +103,7 @@ def snapshot_path(directory: Path, offset: int) -> Path:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """Offsets of the snapshots there are, oldest first."""
+    """Offsets of the existing snapshots, oldest first."""
     return _snapshots([path.name for path in directory.iterdir()])
 
 
@@ -113,7 +113,7 @@ def _snapshots(names: Iterable[str]) -> list[int]:
 
 
 def _names(directory: Path) -> dict[str, os.DirEntry[str]]:
-    """What is in the directory; it is looked at once, because a start goes through thousands of them."""
+    """The files of the directory. It is listed once, because a start opens thousands of directories."""
     try:
         with os.scandir(directory) as entries:
             return {entry.name: entry for entry in entries}
@@ -144,9 +144,9 @@ def _open_closed_properly(
     end_offset: int,
     now_ms: int,
 ) -> list[Segment]:
-    """By trust, but for the end of the last segment: nothing may be appended behind bytes that cannot be read.
+    """Trusts the files except for the end of the last segment, because nothing may be appended after unreadable bytes.
 
-    `end_offset`: where the log ended when it was closed, if that is known, else 0.
+    `end_offset`: the end of the log when it was closed, or 0 if unknown.
     """
     segments = list(found)
     if not segments:
@@ -155,7 +155,7 @@ def _open_closed_properly(
         _build_missing_indexes(segment, names)
     active = segments[-1]
     active.load(is_finished=False)
-    # The end was written down twice, in the checkpoint and as the name of the producers' snapshot.
+    # The end was stored twice, in the checkpoint and in the name of the producers' snapshot.
     has_another_end = active.next_offset != end_offset and snapshot_path(directory, end_offset).name in names
     if not has_another_end and not active.unreadable_tail_bytes:
         return segments
@@ -167,9 +167,9 @@ def _open_closed_properly(
         "end_offset_when_closed": end_offset or None,
     }
     if has_another_end:
-        # It stays as it is, for a person to look at. Its offsets are not given to other records, so that a consumer
-        # that asks for them hears of the loss, whenever it comes.
-        _logger.error("last segment is damaged; the log goes on in a new one", extra={"fields": fields})
+        # It is kept for inspection. Its offsets are not assigned to other records, so that a consumer that fetches them
+        # gets an error, even much later.
+        _logger.error("last segment is damaged; the log continues in a new segment", extra={"fields": fields})
         active.finish()
         return [*segments, Segment(directory, end_offset, now_ms, config.index_interval_bytes)]
     _logger.error("unreadable bytes cut behind the last batch", extra={"fields": fields})
@@ -180,7 +180,7 @@ def _open_closed_properly(
 
 def _build_missing_indexes(segment: Segment, names: Container[str]) -> None:
     if not all(path.name in names for path in segment.paths):
-        # Built now and not by the first reader, whom it would keep waiting.
+        # Built now, so that the first reader does not have to wait.
         segment.rebuild_indexes()
 
 
@@ -203,7 +203,7 @@ def _open_after_kill(
             _set_aside(directory, [later.base_offset for later in found[number + 1 :]])
             break
         if next_base is not None:
-            # The recovery point will move past this segment, and what is below it must be on the disk.
+            # The recovery point will advance past this segment, and everything below it must be on disk.
             segment.finish()
             segment.sync()
             segment.write_indexes()
@@ -230,7 +230,7 @@ def _rebuild_producers(
     epochs: LeaderEpochs,
     now_ms: int,
 ) -> ProducerState:
-    """From the newest snapshot that can be used, and the headers of all batches after it."""
+    """From the newest usable snapshot, and the headers of all batches after it."""
     state, offset = _newest_snapshot(directory, snapshots, end_offset, now_ms)
     _drop_stray_snapshots(directory, snapshots, {segment.base_offset for segment in segments} | {offset})
     for number, segment in enumerate(segments):
@@ -239,7 +239,7 @@ def _rebuild_producers(
             continue
         seen_ms = min(now_ms, int(segment.file.path.stat().st_mtime * 1000))
         before: tuple[int, BatchHeader] | None = None
-        # Damage that is found on the way has been logged by then.
+        # Damage in these batches has already been logged.
         for position, header in segment.headers(offset, on_damage=lambda _: None):
             if before is not None:
                 _assign_epoch(epochs, segment, before, header.leader_epoch)
@@ -252,7 +252,7 @@ def _rebuild_producers(
 
 
 def _assign_epoch(epochs: LeaderEpochs, segment: Segment, batch: tuple[int, BatchHeader], next_epoch: int) -> None:
-    """The CRC leaves the leader epoch out. One that is new, and is not the next batch's, is damaged."""
+    """The CRC does not cover the leader epoch. A new epoch that the next batch does not have is damaged."""
     position, header = batch
     if epochs.latest < header.leader_epoch > next_epoch:
         fields = {"file": str(segment.path), "position": position, "reason": f"leader epoch {header.leader_epoch}"}
@@ -268,7 +268,7 @@ def _newest_snapshot(
     for offset in reversed(snapshots):
         path = snapshot_path(directory, offset)
         if offset > end_offset:
-            # It knows of batches that are no more.
+            # It contains batches that no longer exist.
             disk.unlink(path)
             continue
         try:
@@ -281,7 +281,7 @@ def _newest_snapshot(
 
 
 def _drop_stray_snapshots(directory: Path, snapshots: Sequence[int], kept: set[int]) -> None:
-    """Each clean close leaves a snapshot at an offset where no segment begins; the newest one is enough."""
+    """Each clean close leaves a snapshot at an offset where no segment begins. Only the newest one is kept."""
     for offset in snapshots:
         if offset not in kept:
             disk.unlink(snapshot_path(directory, offset))

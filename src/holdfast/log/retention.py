@@ -1,4 +1,5 @@
-"""Which segments are too old, too many, or before the start of the log (cleanup.policy=delete)."""
+"""Selects the segments beyond retention.ms or retention.bytes, or before the log start offset
+(cleanup.policy=delete)."""
 
 from __future__ import annotations
 
@@ -15,8 +16,10 @@ class DeletedSegment(NamedTuple):
     reason: str
 
 
-def doomed(segments: Sequence[Segment], start_offset: int, config: LogConfig, now_ms: int) -> list[tuple[Segment, str]]:
-    """The oldest segments, as many as one of the limits demands, and which. The active one only goes by its age."""
+def segments_to_delete(
+    segments: Sequence[Segment], start_offset: int, config: LogConfig, now_ms: int
+) -> list[tuple[Segment, str]]:
+    """The oldest segments that exceed a limit, and the limit. The active segment is deleted only by age."""
     size_bytes = sum(segment.size for segment in segments)
     excess = size_bytes - config.retention_bytes if config.retention_bytes != UNLIMITED else 0
     found: list[tuple[Segment, str]] = []

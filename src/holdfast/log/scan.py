@@ -1,4 +1,4 @@
-"""Walking through the batches of a segment file."""
+"""Iterates over the batches of a segment file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from holdfast.log.errors import CorruptLog
 from holdfast.log.segment_file import OpenFile
 from holdfast.wire.batch import CRC_START, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchHeader, parse_header
 
-# For headers alone: one read covers many small batches; of large ones only the header is needed.
+# To read only headers. One read covers many small batches; of large ones only the header is needed.
 _HEADER_CHUNK = 8 * 1024
 _CONTENT_CHUNK = 4 * 1024 * 1024
-_MAX_RELATIVE_OFFSET = 2**31 - 1
-# What is checked at a time before it is sent: a millisecond's work, as large as most fetches.
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""Kafka's index entries have 31 bits for an offset within the segment."""
+# The bytes that are checked at a time before they are sent: about a millisecond of work, and as large as most fetches.
 _CHECKED_BYTES = 1024 * 1024
 _CHECKED_BATCHES = 512
 _EPOCH_AT = 12
@@ -26,7 +27,7 @@ _MAGIC_BEHIND_EPOCH = re.compile(rb"\x00(?=[\x00-\xff]{3}\x02)", re.DOTALL)
 
 
 class Damage(Exception):
-    """No sound batch is where one should be."""
+    """There is no valid batch where one should be."""
 
     def __init__(self, position: int, reason: str = "no batch") -> None:
         super().__init__(f"{reason} at byte {position}")
@@ -35,7 +36,7 @@ class Damage(Exception):
 
 
 class Place(NamedTuple):
-    """Where a batch is, and which offset should be the first that it has: `None` if an index confirms its place."""
+    """The position of a batch, and its expected base offset; `None` if an index confirms its position."""
 
     position: int
     header: BatchHeader
@@ -43,7 +44,7 @@ class Place(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What must hold for all batches of a segment.
+    """The constraints on all batches of a segment.
 
     They end before the next segment, their leader is known, and only compaction leaves gaps.
     """
@@ -66,7 +67,7 @@ def header_at(file: OpenFile, position: int, end: int) -> BatchHeader | None:
 
 
 def headers(file: OpenFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` to `end`; raises `Damage` where none can be."""
+    """Position and header of each batch from `position` to `end`. Raises `Damage` where there is none."""
     chunk, chunk_start = b"", position
     while position < end:
         at = position - chunk_start
@@ -84,7 +85,7 @@ def headers(file: OpenFile, position: int, end: int) -> Iterator[tuple[int, Batc
 def in_order(
     found: Iterable[tuple[int, BatchHeader]], next_offset: int, base_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The same batches; raises `Damage` at one whose offsets do not fit between those around it.
+    """The same batches. Raises `Damage` at a batch whose offsets are inconsistent with its neighbors.
 
     The offsets begin at `next_offset`, in a segment that begins at `base_offset`.
     """
@@ -106,7 +107,7 @@ def in_order(
         if following is None:
             return
         header = following[1]
-        if header.base_offset < next_offset or header.last_offset - base_offset > _MAX_RELATIVE_OFFSET:
+        if header.base_offset < next_offset or header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
             raise _out_of_order(following, next_offset)
         held, is_after_a_gap = following, header.base_offset > next_offset
 
@@ -116,10 +117,10 @@ def _out_of_order(found: tuple[int, BatchHeader], next_offset: int) -> Damage:
 
 
 def next_sound(file: OpenFile, position: int, end: int, next_offset: int) -> int:
-    """Where the first sound batch behind damaged bytes begins; `end` if there is none."""
+    """The start of the first valid batch after damaged bytes; `end` if there is none."""
     while position < end:
         chunk = os.pread(file.fd, min(_CONTENT_CHUNK, end - position), position)
-        # Every batch has its magic there, behind a leader epoch whose first byte is 0 for the first 16 million leaders.
+        # Every batch has its magic there, after a leader epoch whose first byte is 0 for the first 16 million leaders.
         for match in _MAGIC_BEHIND_EPOCH.finditer(chunk, _EPOCH_AT):
             found = position + match.start() - _EPOCH_AT
             header = header_at(file, found, end)
@@ -140,10 +141,12 @@ def has_right_crc(batch: bytes, header: BatchHeader) -> bool:
 
 
 def checked_end(file: OpenFile, first: Place, end: int, bounds: Bounds) -> int:
-    """Up to where the batches from `first` on are sound: `end`, or earlier if that is far; raises `Damage`.
+    """The position up to which the batches from `first` on are valid: `end`, or earlier if that is far. Raises
+    `Damage`.
 
-    At least one batch is checked, be it beyond `end`. What the CRC leaves out is checked by what is around it: a batch
-    begins where the one before it ends, or, where compaction has left a gap, ends before the next one begins.
+    At least one batch is checked, even if it is beyond `end`. Fields that the CRC does not cover are checked against
+    the neighbors: a batch begins where the previous one ends, or, after a gap left by compaction, ends before the next
+    one begins.
     """
     position, expected = first.position, first.expected_offset
     wanted = max(first.header.size, min(end - position, _CHECKED_BYTES))
@@ -155,7 +158,7 @@ def checked_end(file: OpenFile, first: Place, end: int, bounds: Bounds) -> int:
         header = parse_header(chunk, at)
         size = header.batch_length + LENGTH_OVERHEAD
         if at and (header.magic != MAGIC or at + size > len(chunk)):
-            break  # who reads on begins there, and finds out
+            break  # the next read begins there and detects the damage
         if not has_right_crc(chunk[at : at + size], header):
             if at:
                 break
@@ -170,7 +173,7 @@ def checked_end(file: OpenFile, first: Place, end: int, bounds: Bounds) -> int:
 
 
 def _misplaced(file: OpenFile, position: int, header: BatchHeader, expected: int | None, bounds: Bounds) -> str | None:
-    """What is wrong with base offset or leader epoch."""
+    """The error in the base offset or leader epoch, if any."""
     epoch = bounds.latest_leader_epoch
     if header.leader_epoch < -1 or (header.leader_epoch > epoch >= 0):
         return f"leader epoch {header.leader_epoch}"
@@ -192,7 +195,7 @@ def sound_batches(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch of a segment from `position` on, up to the first that is torn.
 
-    Sound is: whole, with the right CRC, and with offsets that go on from the one before.
+    A batch is torn unless it is complete, its CRC is correct, and its offsets follow those of the previous one.
     """
     chunk, chunk_start = b"", position
     base_offset = next_offset if base_offset is None else base_offset
@@ -210,7 +213,7 @@ def sound_batches(
             chunk, chunk_start, at = os.pread(file.fd, wanted, position), position, 0
         if crc32c(chunk[at + CRC_START : at + size]) != header.crc:
             return
-        if header.last_offset - base_offset > _MAX_RELATIVE_OFFSET:
+        if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
             return
         if _misplaced(file, position, header, next_offset, UNBOUNDED) is not None:
             return
@@ -220,7 +223,8 @@ def sound_batches(
 
 
 def contents(file: OpenFile, end: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """Position, header and bytes of each batch of a segment; all of it must be batches, their CRC is not checked."""
+    """Position, header and bytes of each batch of a segment, which must consist only of batches. CRCs are not
+    checked."""
     chunk, chunk_start, position, next_offset = b"", 0, 0, 0
     held: tuple[int, BatchHeader, bytes] | None = None
     while position < end:
@@ -234,7 +238,7 @@ def contents(file: OpenFile, end: int) -> Iterator[tuple[int, BatchHeader, bytes
             wanted = max(size, min(_CONTENT_CHUNK, end - position))
             chunk, chunk_start, at = os.pread(file.fd, wanted, position), position, 0
         if header.base_offset < next_offset:
-            # Either may be wrong, so neither is given out.
+            # Either may be wrong, so neither is returned.
             raise CorruptLog(f"offset {header.base_offset} behind offset {next_offset - 1} at byte {position}")
         if held is not None:
             yield held
@@ -251,7 +255,7 @@ def _fits(header: BatchHeader, room: int) -> bool:
 
 
 def _refuse_old_format(file: OpenFile, position: int, end: int) -> None:
-    """Whole messages of a format before Kafka 0.11 are data, not a torn tail; we must not cut them off."""
+    """Complete messages of a format before Kafka 0.11 are data, not a torn tail, and must not be truncated."""
     front = os.pread(file.fd, 17, position)
     length = int.from_bytes(front[8:12], "big", signed=True)
     if front[16] not in (0, 1) or not 14 <= length <= end - position - LENGTH_OVERHEAD:

@@ -1,10 +1,9 @@
-"""Segment files are opened when they are needed, and only so many stay open.
+"""Segment files are opened when they are needed, and only a limited number stays open.
 
-Ten thousand partitions have more segments than a process may have open files. So a segment's file is opened by
-whoever first reads or writes it, and when too many are open, one that nobody has used lately is let go; the next use
-opens it again. Whoever holds an :class:`OpenFile` may use its descriptor for as long as that: it is closed when the
-last holder is gone. A region under way to a socket holds one; so retention can unlink a segment, and the log can be
-closed, while the bytes are still being sent.
+Ten thousand partitions have more segments than a process may have open files. A segment's file is therefore opened when
+it is first read or written. When too many are open, one that was not used recently is closed; the next use opens it
+again. The descriptor of an :class:`OpenFile` is valid as long as the object is referenced. A region that is being sent
+holds a reference, so retention can unlink the segment and the log can be closed meanwhile.
 """
 
 from __future__ import annotations
@@ -20,31 +19,31 @@ from weakref import ref
 
 from holdfast.log import disk
 
-# More than this many in use at a time are opened anew in turns, which costs some ten microseconds each.
-_MOST_KEPT_OPEN: Final = 4096
+# If more files than this are in use, they are closed and opened in turn, at about ten microseconds each.
+_MAX_KEPT_OPEN: Final = 4096
 
 
 class OpenFile:
-    """A file descriptor, closed when nobody holds it any more."""
+    """A file descriptor, closed when it is no longer referenced."""
 
     __slots__ = ("__weakref__", "fd", "owner")
 
     def __init__(self, fd: int, owner: object = None) -> None:
         self.fd = fd
         self.owner = owner
-        """What tells one segment's files from another's, also after they were opened anew."""
+        """Identifies the segment, also after its file was opened again."""
 
     def __del__(self) -> None:
         os.close(self.fd)
 
 
 class SegmentFile:
-    """The file of one segment. It is known by its inode: what later has its name is another file."""
+    """The file of one segment. It is identified by its inode, because another file may get its name later."""
 
     __slots__ = ("__weakref__", "_inode", "_kept", "_seen", "is_used", "owner", "path")
 
     def __init__(self, path: Path, inode: int | None = None) -> None:
-        """The file that was found there, with this inode; without one it is opened now, and created if missing."""
+        """The existing file with this inode. Without an inode, the file is opened now, and created if missing."""
         self.path = path
         self.owner = object()
         self.is_used = False
@@ -65,7 +64,7 @@ class SegmentFile:
         return kept
 
     def let_go(self) -> None:
-        """It stays open only for those who hold it now."""
+        """Only objects that hold it now keep it open."""
         self._kept = None
 
     def _open(self) -> OpenFile:
@@ -73,7 +72,7 @@ class SegmentFile:
         if opened is None:
             opened = OpenFile(os.open(self.path, os.O_RDWR | os.O_CLOEXEC), self.owner)
             if os.fstat(opened.fd).st_ino != self._inode:
-                # Compaction has put another file in its place: offsets and positions of the old one mean nothing in it.
+                # Compaction has replaced the file. Offsets and positions of the old one are not valid in the new one.
                 raise FileNotFoundError(errno.ENOENT, "the file was replaced", str(self.path))
         self._keep(opened)
         return opened
@@ -84,7 +83,7 @@ class SegmentFile:
 
 
 class _KeptOpen:
-    """The files that stay open, first in, first out; one that was used since its last turn gets another."""
+    """The files that stay open, first in, first out. A file that was used since its last turn gets another turn."""
 
     def __init__(self) -> None:
         self._files: deque[ref[SegmentFile]] = deque()
@@ -109,7 +108,7 @@ class _KeptOpen:
         if self.limit is None:
             allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             # The other half is for connections.
-            self.limit = _MOST_KEPT_OPEN if allowed == resource.RLIM_INFINITY else min(_MOST_KEPT_OPEN, allowed // 2)
+            self.limit = _MAX_KEPT_OPEN if allowed == resource.RLIM_INFINITY else min(_MAX_KEPT_OPEN, allowed // 2)
         return self.limit
 
 
@@ -117,5 +116,5 @@ _kept_open: Final = _KeptOpen()
 
 
 def keep_open(limit: int) -> None:
-    """How many files stay open at most, beside those that somebody holds."""
+    """The maximum number of files that stay open, besides those that are in use."""
     _kept_open.limit = limit

@@ -1,12 +1,12 @@
-"""Putting a compacted segment in the place of those it was made from, so that a kill leaves one or the other.
+"""Replaces segments with a compacted one, so that a crash leaves either the old segments or the new one.
 
-    N.log.cleaned   being written; the old segments are the truth, and opening the log sweeps it away
-    N.log.swap      whole and on the disk: from this rename on the new segment is the truth
-    N.log           the old segments are gone, the last rename is done
+    N.log.cleaned   being written; the old segments are authoritative, and opening the log removes it
+    N.log.swap      complete and on disk; from this rename on the new segment is authoritative
+    N.log           the old segments are removed, and the swap is complete
 
-Names and order are Kafka's, so each of the two finishes what the other was killed in. What a swap replaces is
-told by the offsets in the file itself: everything from N up to its end. For that compaction keeps the last batch
-of the old segments, if need be without its records.
+Names and order are Kafka's, so Holdfast and Kafka can finish each other's interrupted swaps. A swap replaces all
+segments from N up to the end offset of its file. Compaction therefore keeps the last batch of the old segments, if
+necessary without its records.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class Swap(NamedTuple):
     old: Sequence[Segment]
     new: Segment
 
-    def decide(self) -> None:
-        """From here on the new segment counts, whatever happens. Like `finish` it may be called again."""
+    def commit(self) -> None:
+        """From here on the new segment is authoritative. Like `finish`, it may be called again."""
         if self.new.file.path != self.new.path:
             self.new.rename(SWAP)
             disk.sync_directory(self.new.path.parent)
 
     def finish(self) -> None:
-        """All that remains to be done."""
+        """Completes the swap."""
         first = self.old[0]
         for segment in self.old[1:]:
             for path in segment.paths:
                 disk.unlink(path)
         if self.new.file.path != self.new.path:
-            # An index that describes the old content must never stand beside the new. Those of the new one, which
-            # may be there when this is called again, must stay.
+            # The indexes of the old segment must not remain beside the new one. Those of the new one, which may exist
+            # if this is called again, must be kept.
             for path in first.paths[1:]:
                 disk.unlink(path)
             self.new.rename("")
@@ -53,20 +53,20 @@ class Swap(NamedTuple):
 
 
 def sweep_cleaned(directory: Path) -> None:
-    """Remove what compactions left that were never decided."""
+    """Remove the files of unfinished compactions."""
     for path in directory.glob(f"*{CLEANED}"):
         disk.unlink(path)
 
 
 def finish_interrupted(directory: Path) -> None:
-    """Finish, on opening a log, the swap that a kill interrupted."""
+    """When a log is opened, finish a swap that a crash interrupted."""
     swaps = sorted(directory.glob(f"*.log{SWAP}"))
     if not swaps:
         return
     path = swaps[0]
     base, _, _ = path.name.partition(".")
     end_offset = _end_offset(path, int(base)) if base.isdecimal() else None
-    # Kafka also splits segments by way of such files; then there are several at a time.
+    # Kafka also uses such files to split segments, and then there are several.
     if end_offset is None or len(swaps) > 1 or any(directory.glob(f"*{CLEANED}")):
         raise CorruptLog(f"{path} is a compaction that Apache Kafka has not finished; start Kafka on it once")
     target = path.with_suffix("")
@@ -79,7 +79,7 @@ def finish_interrupted(directory: Path) -> None:
 
 
 def _end_offset(path: Path, base_offset: int) -> int | None:
-    """Where the segment ends, if all of it is sound."""
+    """The end of the segment, if all of it is valid."""
     file = OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     size, position, end_offset = os.fstat(file.fd).st_size, 0, None
     for position, header in scan.sound_batches(file, base_offset, size):

@@ -1,4 +1,4 @@
-"""Offsets by timestamp, over the segments of a log: what ListOffsets asks. Timestamps may come in any order."""
+"""Lookup of offsets by timestamp in the segments of a log, for ListOffsets. Timestamps may be in any order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOWHERE = TimestampOffset(NO_TIMESTAMP, -1)
 
 def latest(segments: Sequence[Segment]) -> TimestampOffset:
     """The largest timestamp and the first record that has it; (-1, -1) if there is none. Decodes one batch."""
-    # No segment at all: the log is closed, its topic is being deleted.
+    # Without segments, the log is closed because its topic is being deleted.
     segment = max(segments, key=lambda segment: segment.indexes.max_timestamp[0], default=None)
     if segment is None:
         return NOWHERE
@@ -36,7 +36,7 @@ def latest(segments: Sequence[Segment]) -> TimestampOffset:
 
 
 def first_at(segments: Sequence[Segment], timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """The first record from `start_offset` on that is at least as late as `timestamp`. Decodes one batch."""
+    """The first record from `start_offset` on with at least this timestamp. Decodes one batch."""
     for segment in segments:
         if segment.indexes.max_timestamp[0] < timestamp:
             continue

@@ -1,6 +1,6 @@
-"""What the machine wants done: requests to be sent, and things that only the application can do.
+"""The effects that a membership requests from its driver: requests to send, and work of the application.
 
-Whoever drives the machine takes the effects after each call, does them in order, and tells it what came of them.
+The driver takes the effects after each call, performs them in order, and reports the results.
 """
 
 from __future__ import annotations
@@ -11,111 +11,125 @@ from enum import Enum
 from typing import Any
 
 from holdfast.membership.failures import Failure
-from holdfast.membership.requests import Node
+from holdfast.membership.requests import CoordinatorNode
+from holdfast.types import TopicPartition
 from holdfast.wire.apis.join_group import JoinGroupResponseMember
 from holdfast.wire.message import Api
 
 
-class Lane(Enum):
-    """The connection on which a request goes out. A broker answers one connection in order, so a parked join would
-    hold up the heartbeats and commits behind it: they have a lane of their own."""
+class Channel(Enum):
+    """The connection on which a request is sent. A broker responds to one connection in order, so a pending join would
+    block the heartbeats and commits behind it. They have a separate channel."""
 
-    ANY_BROKER = "any broker"
-    JOINS = "joins"
-    SIDE = "side"
+    BOOTSTRAP = "any broker"
+    JOIN = "joins and syncs"
+    COORDINATOR = "everything else"
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Send a request. Its end is told by `answered` or `unanswered`, with the ticket."""
+class SendRequest:
+    """Send a request, then call `response_received` or `request_failed` with its id."""
 
-    ticket: int
-    lane: Lane
+    request_id: int
+    channel: Channel
     api: Api
     build: Callable[[int], Any]
-    """The message, given the version that both sides speak."""
+    """Builds the message for the version that both sides support."""
     timeout_ms: int
-    highest: int
-    """The highest version to use, even where both sides know a higher one."""
+    max_version: int
+    """The highest version to use, even if both sides support a higher one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Connect to the coordinator, then call `reached` or `unreachable`."""
+class ConnectCoordinator:
+    """Connect to the coordinator, then call `coordinator_connected` or `coordinator_unreachable`."""
 
-    coordinator: Node
-
-
-@dataclass(frozen=True, slots=True)
-class HangUp:
-    """Close these lanes. What is outstanding on them is unanswered, and must be told as such."""
-
-    lanes: tuple[Lane, ...]
+    coordinator: CoordinatorNode
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
-    """Give up what must be given up before a join, then call `prepared` with the number."""
+class CloseChannels:
+    """Close these channels, and call `request_failed` for the requests in flight on them."""
 
-    number: int
+    channels: tuple[Channel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPrepare:
+    """Revoke partitions before a join, then call `join_prepared` with the attempt."""
+
+    attempt: int
     lost: bool
-    """The seat is gone, and others may have got what the application holds: there is nothing left to commit."""
+    """The generation is lost. Other members may already own the partitions, so nothing can be committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
-    """Decide who gets what, then call `decided`."""
+class LeaderElected:
+    """Assign, then call `assignment_ready`, `assignment_failed` or `report_assignment_failure`."""
 
-    generation: int
+    generation_id: int
     protocol: str
     members: list[JoinGroupResponseMember] = field(repr=False)
-    skip: bool
-    """KIP-814: the assignment stands, decide nothing; but watch the topics of all members from now on."""
+    skip_assignment: bool
+    """KIP-814: the assignment is unchanged. Monitor the topics of all members from now on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Adopt:
-    """This is your assignment in this generation."""
+class JoinComplete:
+    """The assignment of this member in this generation."""
 
-    generation: int
+    generation_id: int
     member_id: str
     protocol: str
     is_leader: bool
     assignment: bytes = field(repr=False)
     epoch: int | None = None
-    """The assignment epoch, from a coordinator that has one."""
-    quiet: bool = False
-    """The leader's own share after a resync: the group has not rebalanced, and whatever is in it comes in addition."""
+    """The assignment epoch, if the coordinator has one."""
+    is_resync: bool = False
+    """The leader's own assignment after a resync. The group has not rebalanced, and the assignment has only grown."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderFailed:
-    """The generation came to nothing because its leader could not assign; this member joins again."""
+class AssignmentFailed:
+    """The leader of the generation could not assign, and this member rejoins."""
 
-    generation: int
+    generation_id: int
     code: int
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEnded:
-    """A commit has ended. `errors` holds what failed; an empty mapping says that all of it is stored."""
+class CommitCompleted:
+    """A commit has ended. Without a `failure`, all partitions except those in `errors` are committed."""
 
-    commit: int
+    commit_id: int
     failure: Failure | None
-    errors: dict[tuple[str, int], Failure]
+    errors: dict[TopicPartition, Failure]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """The coordinator knows that we left, or cannot be told. Nothing is outstanding any more."""
+class LeftGroup:
+    """The coordinator has removed this member, or cannot be reached. No request is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The membership is over."""
+    """The membership has ended."""
 
     failure: Failure
 
 
-Effect = Send | Reach | HangUp | Prepare | Lead | Adopt | LeaderFailed | CommitEnded | Left | Failed
+MembershipEvent = JoinPrepare | LeaderElected | JoinComplete | LeftGroup | Failed
+"""The effects that are for the application."""
+Effect = (
+    SendRequest
+    | ConnectCoordinator
+    | CloseChannels
+    | JoinPrepare
+    | LeaderElected
+    | JoinComplete
+    | AssignmentFailed
+    | CommitCompleted
+    | LeftGroup
+    | Failed
+)

@@ -1,22 +1,22 @@
-"""Why something did not work, as data: whoever drives the machine makes exceptions of it."""
+"""Failures of a membership or a commit as data, from which the client creates exceptions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from holdfast.membership.answers import described
+from holdfast.membership.error_actions import describe_error
 from holdfast.wire.error_codes import ErrorCode
 
 
 class FailureKind(Enum):
     FENCED = "another process holds the instance id"
     REFUSED = "the coordinator refuses this member"
-    NOT_AUTHENTICATED = "the broker does not accept who we are"
-    UNSUPPORTED = "the broker lacks what was asked for"
+    NOT_AUTHENTICATED = "the broker rejects the credentials"
+    UNSUPPORTED = "the broker is too old"
     ASSIGNOR = "the assignor failed"
-    REBALANCED = "the group is rebalancing"
-    NO_LONGER_MEMBER = "the seat is gone"
+    REBALANCING = "the group is rebalancing"
+    NO_LONGER_MEMBER = "the coordinator no longer has this member"
     COMMIT_REFUSED = "the coordinator refuses the commit"
     TIMED_OUT = "no answer in time"
 
@@ -39,19 +39,19 @@ def known_code(code: int) -> ErrorCode | None:
 
 def refusal(group_id: str, what: str, code: int) -> Failure:
     kind = FailureKind.UNSUPPORTED if code == ErrorCode.UNSUPPORTED_VERSION else FailureKind.REFUSED
-    return Failure(kind, f"{what}: group {group_id!r}, {described(code)}", known_code(code))
+    return Failure(kind, f"{what}: group {group_id!r}, {describe_error(code)}", known_code(code))
 
 
-def fencing(group_id: str, instance_id: str | None, member_id: str) -> Failure:
+def fenced(group_id: str, instance_id: str | None, member_id: str) -> Failure:
     message = (
         f"fenced: another process has joined group {group_id!r} as instance {instance_id!r} and "
-        f"took the seat of member {member_id!r}. Two processes must not share a group.instance.id: stop one "
-        "of them, or give it an id of its own, and start it anew"
+        f"replaced member {member_id!r}. Two processes must not use the same group.instance.id: stop one "
+        "of them, or give it an id of its own and restart it"
     )
     return Failure(FailureKind.FENCED, message, ErrorCode.FENCED_INSTANCE_ID)
 
 
-def no_static_members(instance_id: str, address: str, highest_join: int) -> Failure:
+def static_membership_unsupported(instance_id: str, address: str, highest_join: int) -> Failure:
     message = (
         f"group.instance.id is set to {instance_id!r}, but the broker at {address} knows no static members (JoinGroup "
         f"up to v{highest_join}, v5 is needed): use a newer broker, or set static.membership.fallback=dynamic"
@@ -59,44 +59,45 @@ def no_static_members(instance_id: str, address: str, highest_join: int) -> Fail
     return Failure(FailureKind.UNSUPPORTED, message, ErrorCode.UNSUPPORTED_VERSION)
 
 
-def commit_without_a_seat(group_id: str) -> Failure:
+def commit_while_unjoined(group_id: str) -> Failure:
     message = (
-        f"the commit was not sent: this member of group {group_id!r} has no seat at present, "
-        "and its partitions may be somebody else's; poll() joins again"
+        f"the commit was not sent: this consumer is not in group {group_id!r} at present, and other members may own "
+        "its partitions; poll() joins again"
     )
     return Failure(FailureKind.NO_LONGER_MEMBER, message, retriable=True)
 
 
-def commit_of_nobody(group_id: str, code: int) -> Failure:
+def commit_not_member(group_id: str, code: int) -> Failure:
     message = (
-        f"the offsets were not stored: group {group_id!r} has members, and this consumer is none "
+        f"the offsets were not stored: group {group_id!r} has members, and this consumer is not one "
         "of them; subscribe(), or commit with another group.id"
     )
     return Failure(FailureKind.COMMIT_REFUSED, message, known_code(code))
 
 
-def commit_of_a_stranger(code: int) -> Failure:
+def commit_after_expulsion(code: int) -> Failure:
     message = (
-        f"the offsets were not stored: {described(code, 'the group went on without this member')}. Its partitions "
-        "may be somebody else's by now; poll() joins again. If processing takes long, raise max.poll.interval.ms"
+        f"the offsets were not stored: {describe_error(code, 'the group went on without this member')}. Other "
+        "members may own its partitions by now; poll() joins again. If processing takes long, raise "
+        "max.poll.interval.ms"
     )
     return Failure(FailureKind.NO_LONGER_MEMBER, message, known_code(code))
 
 
-def commit_too_late(group_id: str, last_error: int) -> Failure:
-    said = f"; it last said {described(last_error, 'ask later')}" if last_error else ""
-    message = f"the coordinator of group {group_id!r} did not store the offsets in time{said}"
+def commit_timed_out(group_id: str, last_error: int) -> Failure:
+    detail = f"; its last error was {describe_error(last_error, 'try again later')}" if last_error else ""
+    message = f"the coordinator of group {group_id!r} did not store the offsets in time{detail}"
     return Failure(FailureKind.TIMED_OUT, message, known_code(last_error), retriable=True)
 
 
 def commit_during_rebalance() -> Failure:
     message = "the group is rebalancing, and the offsets were not stored; poll() joins the new generation"
-    return Failure(FailureKind.REBALANCED, message, ErrorCode.REBALANCE_IN_PROGRESS, retriable=True)
+    return Failure(FailureKind.REBALANCING, message, ErrorCode.REBALANCE_IN_PROGRESS, retriable=True)
 
 
 def commit_before_rebalance() -> Failure:
     message = (
-        "the offsets were not stored: the group has rebalanced since the commit was made, and the partitions may be "
-        "somebody else's; commit what this member has now"
+        "the offsets were not stored: the group has rebalanced since the commit was made, and other members may own "
+        "the partitions; commit the partitions that this member has now"
     )
-    return Failure(FailureKind.REBALANCED, message, retriable=True)
+    return Failure(FailureKind.REBALANCING, message, retriable=True)

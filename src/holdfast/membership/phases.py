@@ -1,7 +1,7 @@
-"""The phases of a member's life, which may follow which, and in which of them it heartbeats.
+"""The phases of a member, their transitions, and the phases in which it sends heartbeats.
 
-What the phase does not say is whether a coordinator is known: a member whose coordinator moved keeps its seat and its
-phase while it looks for the new one.
+Whether the coordinator is connected is not part of the phase: a member whose coordinator has moved keeps its generation
+and its phase while it looks for the new one.
 """
 
 from __future__ import annotations
@@ -11,38 +11,44 @@ from typing import Final
 
 
 class Phase(Enum):
-    OUT = "out"
-    """Wants no seat: before the first subscription and after leaving."""
+    UNJOINED = "unjoined"
+    """Not in the group: before the first subscription and after leaving."""
     PREPARING = "preparing"
-    """The application gives up what it must before it joins (see `effects.Prepare`)."""
+    """The application revokes partitions before the join (see `effects.JoinPrepare`)."""
     JOINING = "joining"
-    """JoinGroup is to be sent, or is parked at the coordinator until the others are there."""
+    """JoinGroup is to be sent, or the coordinator waits for the other members."""
     LEADING = "leading"
-    """In the new generation, as its leader: the application decides who gets what (see `effects.Lead`)."""
+    """Leader of the new generation: the application assigns (see `effects.LeaderElected`)."""
     SYNCING = "syncing"
-    """In the new generation; SyncGroup is to be sent, or is parked until the leader has spoken."""
+    """In the new generation: SyncGroup is to be sent, or the coordinator waits for the leader's."""
     STABLE = "stable"
     """Has its assignment."""
-    AWAY = "away"
-    """Gave up its seat because the application stopped polling; joins again when it polls."""
-    OVER = "over"
-    """Failed for good, or closed. Nothing follows."""
+    POLL_EXPIRED = "poll expired"
+    """Left the group because the application stopped polling; rejoins when it polls."""
+    CLOSED = "closed"
+    """Failed, or closed by the application. Final."""
 
 
-NEXT: Final[dict[Phase, frozenset[Phase]]] = {
-    Phase.OUT: frozenset({Phase.PREPARING, Phase.OVER}),
-    Phase.PREPARING: frozenset({Phase.JOINING, Phase.AWAY, Phase.OUT, Phase.OVER}),
-    Phase.JOINING: frozenset({Phase.LEADING, Phase.SYNCING, Phase.PREPARING, Phase.AWAY, Phase.OUT, Phase.OVER}),
-    Phase.LEADING: frozenset({Phase.SYNCING, Phase.JOINING, Phase.PREPARING, Phase.AWAY, Phase.OUT, Phase.OVER}),
-    Phase.SYNCING: frozenset({Phase.STABLE, Phase.JOINING, Phase.PREPARING, Phase.AWAY, Phase.OUT, Phase.OVER}),
-    Phase.STABLE: frozenset({Phase.PREPARING, Phase.AWAY, Phase.OUT, Phase.OVER}),
-    Phase.AWAY: frozenset({Phase.PREPARING, Phase.OUT, Phase.OVER}),
-    Phase.OVER: frozenset(),
+TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.UNJOINED: frozenset({Phase.PREPARING, Phase.CLOSED}),
+    Phase.PREPARING: frozenset({Phase.JOINING, Phase.POLL_EXPIRED, Phase.UNJOINED, Phase.CLOSED}),
+    Phase.JOINING: frozenset(
+        {Phase.LEADING, Phase.SYNCING, Phase.PREPARING, Phase.POLL_EXPIRED, Phase.UNJOINED, Phase.CLOSED}
+    ),
+    Phase.LEADING: frozenset(
+        {Phase.SYNCING, Phase.JOINING, Phase.PREPARING, Phase.POLL_EXPIRED, Phase.UNJOINED, Phase.CLOSED}
+    ),
+    Phase.SYNCING: frozenset(
+        {Phase.STABLE, Phase.JOINING, Phase.PREPARING, Phase.POLL_EXPIRED, Phase.UNJOINED, Phase.CLOSED}
+    ),
+    Phase.STABLE: frozenset({Phase.PREPARING, Phase.POLL_EXPIRED, Phase.UNJOINED, Phase.CLOSED}),
+    Phase.POLL_EXPIRED: frozenset({Phase.PREPARING, Phase.UNJOINED, Phase.CLOSED}),
+    Phase.CLOSED: frozenset(),
 }
 
 HEARTBEATS: Final = frozenset({Phase.PREPARING, Phase.LEADING, Phase.SYNCING, Phase.STABLE})
-"""None while a join is outstanding: the coordinator keeps a member whose join it has parked. A member that was told of
-a rebalance goes on until its application has given up what it must."""
+"""Not while a join is in flight, because a pending join keeps the membership without heartbeats. During a rebalance, a
+member continues to send heartbeats until its application has revoked its partitions."""
 
-POLLING: Final = frozenset({Phase.PREPARING, Phase.JOINING, Phase.LEADING, Phase.SYNCING, Phase.STABLE})
-"""The application must poll in time."""
+MUST_POLL: Final = frozenset({Phase.PREPARING, Phase.JOINING, Phase.LEADING, Phase.SYNCING, Phase.STABLE})
+"""The application must poll within max.poll.interval.ms."""

@@ -1,4 +1,4 @@
-"""What a member is told once: its group, how it is called, and how patient it is. All times in milliseconds."""
+"""The settings of a member. All times are in milliseconds."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ class MembershipSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     fall_back_to_dynamic: bool = False
-    """Whether to join without the instance id where the broker knows none, rather than to refuse."""
+    """Whether to join without the instance id if the broker has no static members, instead of failing."""
     jitter: Callable[[], float] = _no_jitter
-    """A number from -1 to 1, drawn anew for each back-off, so that members do not come back in step."""
+    """Returns a number from -1 to 1 for each backoff, so that members do not retry at the same time."""
 
     @property
     def join_timeout_ms(self) -> int:
-        """A join is parked while the others come, up to the rebalance time-out: hanging up earlier would undo it."""
+        """The coordinator responds to a join when all members have joined, up to the rebalance timeout. Closing the
+        connection earlier would undo the join."""
         return max(self.request_timeout_ms, self.max_poll_interval_ms + 5_000)

@@ -1,22 +1,23 @@
 """Spark queries that are members of a consumer group: `format("holdfast")`, as source and as sink.
 
-`source` is the front door. On the driver, `stream_reader` is what Spark calls, `query` the running query behind it, and
-`seats` its membership; on the executors, `fetching` reads the ranges that were planned and `producing` writes.
-`pipelines` are whole queries on top of that; `starting` is for applications with several queries.
+`source` is the entry point. On the driver, Spark calls `stream_reader`; `stream_planner` plans the batches of a running
+query, and `group_members` are its members in the group. On the executors, `fetching` reads the planned ranges and
+`producing` writes. `pipelines` are complete queries on top of that; `starting` is for applications with several
+queries.
 """
 
 from typing import Any
 
 from holdfast.extras import SPARK, needed_for
-from holdfast.spark.starting import await_begin
+from holdfast.spark.starting import await_started
 
-_PIPELINES = ("Enrich", "ForensicsRules", "Land", "compact", "forensics", "read_landed", "read_totals")
+_PIPELINES = ("Aggregate", "ForensicsThresholds", "Land", "compact", "forensics", "read_landed", "read_totals")
 
 __all__ = [
-    "Enrich",
-    "ForensicsRules",
+    "Aggregate",
+    "ForensicsThresholds",
     "Land",
-    "await_begin",
+    "await_started",
     "compact",
     "forensics",
     "read_landed",
@@ -25,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Only when it is asked for: every task on every executor imports this package.
+    # Imported on first use: every task on every executor imports this package.
     if name in _PIPELINES:
         with needed_for(f"holdfast.spark.{name}", SPARK):
             from holdfast.spark import pipelines

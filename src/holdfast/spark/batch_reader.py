@@ -1,4 +1,4 @@
-"""A batch: what there is between two offsets of each partition. The group has no part in it."""
+"""A batch read: the records between two offsets of each partition. It does not use the group."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.errors import ConfigError
-from holdfast.client.network import Network
 from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
-from holdfast.spark.complaints import in_one_sentence
-from holdfast.spark.log_ends import DataLoss
-from holdfast.spark.offsets import OffsetRange, Where
+from holdfast.client.runtime import SYSTEM
+from holdfast.spark.batch_offsets import OffsetRange
+from holdfast.spark.executor_consumers import consumer_config
 from holdfast.spark.options import ReadOptions
-from holdfast.spark.planning import into_tasks
-from holdfast.spark.range_consumers import consumer_config
-from holdfast.spark.reading import Ranges
+from holdfast.spark.planning import OffsetRanges, split_into_tasks
+from holdfast.spark.user_errors import user_facing
+from holdfast.spark.watermarks import DataLoss
+from holdfast.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,18 +31,20 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    @in_one_sentence
+    @user_facing
     def partitions(self) -> list[InputPartition]:
-        """In the process that plans the query."""
-        return [Ranges(task) for task in into_tasks(self._ranges(), self._options.min_partitions)]
+        """Called in the process that plans the query."""
+        return [OffsetRanges(task) for task in split_into_tasks(self._ranges(), self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
-        # Not needed where the query is planned, and slow to load.
+        """Called on an executor."""
+        # Slow to load, and not needed for planning.
         from holdfast.spark.fetching import read_ranges
 
         return read_ranges(
-            partition.ranges if isinstance(partition, Ranges) else (),  # Spark's own, where nothing is to be read
+            partition.ranges
+            if isinstance(partition, OffsetRanges)
+            else (),  # Spark passes its own if there is nothing to read
             self._options.kafka,
             include_headers=self._options.include_headers,
             fail_on_data_loss=self._options.fail_on_data_loss,
@@ -50,30 +53,30 @@ class BatchReader(DataSourceReader):
     def _ranges(self) -> list[OffsetRange]:
         config = consumer_config(self._options.kafka)
         deadline = time.monotonic() + config.api_timeout_ms / 1000
-        with Network(config.network) as network:
-            wanted = self._wanted(network, deadline)
-            self._check_named(wanted)
+        with ClusterClient(config.network, runtime=SYSTEM) as network:
+            wanted = self._partitions_to_read(network, deadline)
+            self._check_named_partitions(wanted)
             first = list_offsets(network, dict.fromkeys(wanted, EARLIEST), deadline)
             end = list_offsets(network, dict.fromkeys(wanted, LATEST), deadline, read_committed=config.read_committed)
         return [self._range(where, first[where], end[where]) for where in wanted]
 
-    def _wanted(self, network: Network, deadline: float) -> list[Where]:
+    def _partitions_to_read(self, network: ClusterClient, deadline: float) -> list[TopicPartition]:
         topics = self._options.topics
         if topics is None:
             return list(self._options.partitions)
         found = network.metadata(None if topics.patterns else topics.names, deadline)
-        matched = [found.topic(name) for name in sorted(topics.matched(found))]
+        matched = [found.topic(name) for name in sorted(topics.resolve(found))]
         return [(topic.name, number) for topic in matched for number in range(topic.partitions)]
 
-    def _check_named(self, wanted: Iterable[Where]) -> None:
+    def _check_named_partitions(self, wanted: Iterable[TopicPartition]) -> None:
         for option, given in (("startingOffsets", self._options.starting), ("endingOffsets", self._options.ending)):
-            for topic, partition in sorted(given.each.keys() - set(wanted)):
+            for topic, partition in sorted(given.by_partition.keys() - set(wanted)):
                 raise ConfigError(
                     f"{option} names {topic}-{partition}, which is not read: there is no such partition, or the topic "
-                    "is not among those that subscribe, subscribePattern or assign say"
+                    "is not selected by subscribe, subscribePattern or assign"
                 )
 
-    def _range(self, where: Where, first: int, end: int) -> OffsetRange:
+    def _range(self, where: TopicPartition, first: int, end: int) -> OffsetRange:
         places: Mapping[int, int] = {EARLIEST: first, LATEST: end}
         starting = self._options.starting.of(where, "startingOffsets")
         ending = self._options.ending.of(where, "endingOffsets")
@@ -81,14 +84,16 @@ class BatchReader(DataSourceReader):
         if 0 <= ending < starting:
             raise ConfigError(f"endingOffsets has {ending} for {where[0]}-{where[1]}, and startingOffsets {starting}")
         if not first <= begin <= until <= end:
-            self._not_all_there(
+            self._report_data_loss(
                 f"{where[0]}-{where[1]} has the offsets {first} to {end}, and it was asked for {begin} to {until} by "
                 "startingOffsets and endingOffsets"
             )
         begin = min(max(begin, first), end)
         return OffsetRange(*where, begin, min(max(until, begin), end))
 
-    def _not_all_there(self, what: str) -> None:
+    def _report_data_loss(self, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLoss(f"{what}: ask for what is there, or read what is left by the option failOnDataLoss=false")
-        logger.warning("%s: reading what is left (failOnDataLoss=false)", what)
+            raise DataLoss(
+                f"{what}: change the offsets, or set the option failOnDataLoss=false to read the records that are left"
+            )
+        logger.warning("%s: reading the records that are left (failOnDataLoss=false)", what)

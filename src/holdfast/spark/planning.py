@@ -1,4 +1,4 @@
-"""How a batch is cut: how far it reads, and into which tasks. Nothing here asks a broker."""
+"""Limits the size of batches and splits them into tasks. Pure functions, without a broker."""
 
 from __future__ import annotations
 
@@ -7,64 +7,77 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from holdfast.spark.offsets import OffsetRange
+from pyspark.sql.datasource import InputPartition
 
-ROWS_TOGETHER: Final = 10_000
-"""Up to so many records, ranges share a task. A task costs about 45 ms before its first record, in which some 20,000
-could have been read: sharing one is the faster way however many cores there are."""
+from holdfast.spark.batch_offsets import OffsetRange
+
+MAX_SHARED_TASK_ROWS: Final = 10_000
+"""Up to this many records, ranges are combined into one task. Starting a task takes about 45 ms, in which some 20,000
+records could be read, so one task is faster regardless of the number of cores."""
 
 
-def limited(ranges: Sequence[OffsetRange], most: int | None) -> list[OffsetRange]:
-    """The same ranges, in the same order, cut so that they hold at most that many records together.
+class OffsetRanges(InputPartition):
+    """The ranges of one task. The reader that Spark sends with it is the same for every batch."""
 
-    Each is given its part by its size, and where the limit allows at least one record. Where there are more partitions
-    than that, they take turns: the turn follows from the offsets alone, so that a batch that is planned anew is the
-    same one. Give the partitions that have nothing to read too, else the turns are not fair.
+    def __init__(self, ranges: tuple[OffsetRange, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"Ranges({', '.join(f'{one.topic}-{one.partition} {one.start}..{one.end}' for one in self.ranges)})"
+
+
+def limited(ranges: Sequence[OffsetRange], max_records: int | None) -> list[OffsetRange]:
+    """The same ranges, in the same order, cut so that they contain at most that many records in total.
+
+    Each range gets a part in proportion to its size, and at least one record if the limit allows it. If there are more
+    partitions than that, they take turns: the turn depends on the offsets only, so that planning the batch again gives
+    the same result. Partitions without records must be passed too, otherwise the turns are not fair.
     """
     total = sum(map(_size, ranges))
-    if most is None or total <= most:
+    if max_records is None or total <= max_records:
         return list(ranges)
-    most = max(1, most)
-    waiting = sum(1 for one in ranges if _size(one))
-    if most < waiting:
-        return _in_turn(ranges, most)
-    # One for each, and the rest by size. No range is exceeded, since there is more to read than the limit allows.
-    spare, beyond_one = most - waiting, total - waiting
+    max_records = max(1, max_records)
+    not_empty = sum(1 for one in ranges if _size(one))
+    if max_records < not_empty:
+        return _in_turn(ranges, max_records)
+    # One for each, and the rest by size. No range is exceeded, since there are more records than the limit allows.
+    spare, beyond_one = max_records - not_empty, total - not_empty
     return [
         one._replace(end=one.start + 1 + spare * (size - 1) // beyond_one) if (size := _size(one)) else one
         for one in ranges
     ]
 
 
-def _in_turn(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
+def _in_turn(ranges: Sequence[OffsetRange], max_records: int) -> list[OffsetRange]:
     """One record each for as many partitions as the limit allows.
 
-    With every record read the starts grow by one, and the turn moves on by one partition: each comes within as many
-    records as there are partitions.
+    With every record read, the sum of the starts grows by one, and the turn moves to the next partition. Each partition
+    therefore has its turn within as many records as there are partitions.
     """
     by_name = sorted(range(len(ranges)), key=lambda index: ranges[index].where)
     turn = sum(one.start for one in ranges) % len(ranges)
-    waiting = [index for index in by_name[turn:] + by_name[:turn] if _size(ranges[index])]
-    chosen = set(waiting[:most])
+    not_empty = [index for index in by_name[turn:] + by_name[:turn] if _size(ranges[index])]
+    chosen = set(not_empty[:max_records])
     return [one._replace(end=one.start + (index in chosen)) for index, one in enumerate(ranges)]
 
 
-def into_tasks(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[tuple[OffsetRange, ...]]:
-    """What each task reads, by topic and partition. Ranges without records are left out.
+def split_into_tasks(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[tuple[OffsetRange, ...]]:
+    """The ranges of each task, by topic and partition. Empty ranges are left out.
 
-    Small ranges share a task and large ones have their own; at least `min_partitions` tasks come of it, if there are
-    that many records.
+    Small ranges are combined into one task and large ones have their own; there are at least `min_partitions` tasks, if
+    there are that many records.
     """
     full = sorted(one for one in ranges if _size(one))
     if min_partitions is not None and min_partitions > len(full):
         return [(part,) for part in _split(full, min_partitions)]
-    return _put_together(full, min_partitions or 1)
+    return _coalesce(full, min_partitions or 1)
 
 
 def _split(ranges: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
-    """So many parts, or one for every record: the range with the largest parts is always the next to be cut."""
+    """`wanted` parts, or one for every record. The range with the largest parts is always split next."""
     parts = [1] * len(ranges)
-    # The negated size of each one's largest part (negated, // rounds up): heapq has the smallest in front.
+    # The negated size of each range's largest part (negated, // rounds up): heapq has the smallest in front.
     largest = [(-_size(one), index) for index, one in enumerate(ranges)]
     heapq.heapify(largest)
     for _ in range(wanted - len(ranges)):
@@ -82,9 +95,9 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [whole._replace(start=start, end=end) for start, end in pairwise(bounds)]
 
 
-def _put_together(ranges: Sequence[OffsetRange], at_least: int) -> list[tuple[OffsetRange, ...]]:
-    """Neighbours share a task as long as it stays small and `at_least` tasks remain."""
-    room = min(ROWS_TOGETHER, -(-sum(map(_size, ranges)) // at_least))
+def _coalesce(ranges: Sequence[OffsetRange], at_least: int) -> list[tuple[OffsetRange, ...]]:
+    """Neighbours are combined into a task as long as it stays small and `at_least` tasks remain."""
+    room = min(MAX_SHARED_TASK_ROWS, -(-sum(map(_size, ranges)) // at_least))
     may_join = len(ranges) - at_least
     tasks: list[list[OffsetRange]] = []
     rows = 0

@@ -1,7 +1,8 @@
-"""Where the executors write: Arrow batches in, records out, and an answer only when all of them are acknowledged.
+"""Writing on the executors: produces the rows of Arrow batches as records, and succeeds only when all of them are
+acknowledged.
 
-A worker process keeps its producers from task to task, so that a small batch does not pay for new connections. A task
-whose records were not all acknowledged takes its producer with it: nothing of it may be sent later.
+A worker process keeps its producers between tasks, so that a small batch does not need new connections. If not all
+records of a task were acknowledged, its producer is discarded: none of them may be sent later.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from holdfast.spark.write_options import ProducerSettings
 
 _SLICE: Final = 1_000
-"""So many rows are Python objects at a time, and after so many the reports are looked at."""
-_MOST_PRODUCERS: Final = 4
-_LOOK_S: Final = 0.5
-_CONTACT_S: Final = 2.0
+"""The number of rows that are converted to Python objects at a time, and after which delivery reports are checked."""
+_MAX_PRODUCERS: Final = 4
+_FLUSH_POLL_S: Final = 0.5
+_METADATA_TIMEOUT_S: Final = 2.0
 _GRACE_S: Final = 10.0
-"""Records are given up within the delivery time-out; librdkafka looks for them once a second."""
+"""librdkafka fails records after the delivery timeout, which it checks once a second."""
 _ANY_PARTITION: Final = -1
 
 _TOO_LARGE: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
@@ -51,13 +52,13 @@ _Headers = list[tuple[str, str | bytes | None]]
 class Sent(NamedTuple):
     records: int
     bytes: int
-    """Of keys and values."""
+    """The size of keys and values."""
 
 
 def write(batches: Iterable[pa.RecordBatch], settings: ProducerSettings, topic: str | None) -> Sent:
-    """Write all rows of the batches, and return when every one of them has been acknowledged.
+    """Writes all rows of the batches, and returns when all of them are acknowledged.
 
-    Raises HoldfastError, one sentence, if any was not; those that were stay written.
+    Raises HoldfastError if any was not. Acknowledged records stay written.
     """
     task: _Task | None = None
     size = 0
@@ -67,7 +68,7 @@ def write(batches: Iterable[pa.RecordBatch], settings: ProducerSettings, topic: 
                 records = _Columns.of(rows, topic)
                 if task is None:
                     task = _Task(_producer(settings), settings)
-                    task.meet(next(iter(records.topics)))
+                    task.connect(next(iter(records.topics)))
                 task.send(records)
             size += _bytes(batch)
         if task is None:
@@ -75,8 +76,8 @@ def write(batches: Iterable[pa.RecordBatch], settings: ProducerSettings, topic: 
         task.finish()
     except BaseException:
         if task is not None:
-            _forget(settings)
-            task.give_up()
+            _discard(settings)
+            task.abort()
         raise
     return Sent(task.sent, size)
 
@@ -85,7 +86,7 @@ def write(batches: Iterable[pa.RecordBatch], settings: ProducerSettings, topic: 
 
 
 class _Columns(NamedTuple):
-    """The columns of some rows, side by side; each as long as the rows, or without end."""
+    """The columns of some rows; each as long as the rows, or infinite."""
 
     topics: Iterable[str]
     values: Iterable[bytes | None]
@@ -111,7 +112,7 @@ def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _raw(column: pa.Array) -> list[bytes | None]:
-    """Text as its UTF-8, which Arrow has already: no need to make it a str and encode it again."""
+    """Text as UTF-8, which is Arrow's representation, so it is neither decoded nor encoded."""
     if pa.types.is_large_string(column.type):
         column = column.cast(pa.large_binary())
     elif pa.types.is_string(column.type):
@@ -132,7 +133,7 @@ def _partitions(numbers: list[int | None]) -> list[int]:
     for number in numbers:
         if number is not None and number < 0:
             raise TopicError(
-                f"the column partition is {number} in a row: the first partition is 0, null lets the key say"
+                f"the column partition is {number} in a row: the first partition is 0; with null the key decides"
             )
     return [_ANY_PARTITION if number is None else number for number in numbers]
 
@@ -156,19 +157,19 @@ def _bytes(batch: pa.RecordBatch) -> int:
 
 
 class _Reports:
-    """What librdkafka tells of a producer: records that were not delivered, and errors of its connections.
+    """librdkafka's reports for a producer: records that were not delivered, and errors of its connections.
 
-    Only failures are reported: a callback for each of a million records that arrived would cost a third of the time.
-    What has left the queue and was not reported is acknowledged.
+    Only failures are reported: a callback for each delivered record would cost a third of the time. Records that have
+    left the queue without a report are acknowledged.
     """
 
     def __init__(self) -> None:
         self.failed = 0
         self.first: tuple[KafkaError, str, int] | None = None
         self.connection: KafkaError | None = None
-        """The last that went wrong with a connection."""
+        """The last error of a connection."""
         self.fatal: KafkaError | None = None
-        """What no waiting cures."""
+        """A fatal error."""
 
     def delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
@@ -185,7 +186,7 @@ class _Reports:
 
 
 class _Producer:
-    """One producer and its reports. It has no reference to itself, so that forgetting it ends it."""
+    """One producer and its reports. It has no reference to itself, so that dropping it closes it."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self.reports: Final = _Reports()
@@ -197,12 +198,12 @@ class _Producer:
         try:
             self.client: Final = confluent_kafka.Producer({**settings.librdkafka, **own})
         except KafkaException as error:
-            # The driver tried all but the certificates, which may be on the executors alone.
-            said = error.args[0].str().strip().removeprefix("Failed to create producer: ")
+            # The driver tried all settings but the certificates, which may exist on the executors only.
+            message = error.args[0].str().strip().removeprefix("Failed to create producer: ")
             raise ConfigError(
-                f"the settings of the producer (options kafka.*) fail on this executor: {said}"
+                f"the settings of the producer (options kafka.*) fail on this executor: {message}"
             ) from error
-        self.met = False
+        self.connected = False
 
 
 _Key = tuple[int, frozenset[tuple[str, str]]]
@@ -219,14 +220,14 @@ def _producer(settings: ProducerSettings) -> _Producer:
     producer = _producers.pop(key, None)
     if producer is None or producer.reports.fatal is not None:
         producer = _Producer(settings)
-    _producers[key] = producer  # the one used last is last
+    _producers[key] = producer  # the most recently used is last
     mine = [key for key in _producers if key[0] == os.getpid()]
-    for oldest in mine[:-_MOST_PRODUCERS]:  # none has anything left to send
+    for oldest in mine[:-_MAX_PRODUCERS]:  # these have no records to send
         del _producers[oldest]
     return producer
 
 
-def _forget(settings: ProducerSettings) -> None:
+def _discard(settings: ProducerSettings) -> None:
     _producers.pop(_key(settings), None)
 
 
@@ -234,7 +235,7 @@ def _forget(settings: ProducerSettings) -> None:
 
 
 class _Task:
-    """The records of one task on their way. One at a time uses a producer: Spark's workers run one task at a time."""
+    """The records of one task. A producer is used by one task at a time, because Spark's workers run one at a time."""
 
     def __init__(self, producer: _Producer, settings: ProducerSettings) -> None:
         self._producer = producer
@@ -244,14 +245,14 @@ class _Task:
         self._settings = settings
         self.sent = 0
 
-    def meet(self, topic: str) -> None:
-        """Find the brokers, if this producer has not: without, every record would wait for its delivery time-out."""
+    def connect(self, topic: str) -> None:
+        """Waits for the brokers, once per producer: otherwise every record would wait for its delivery timeout."""
         deadline = time.monotonic() + self._settings.max_block_s
-        while not self._producer.met:
+        while not self._producer.connected:
             try:
                 left_s = deadline - time.monotonic()
-                self._client.list_topics(topic, timeout=min(_CONTACT_S, max(0.0, left_s)))
-                self._producer.met = True
+                self._client.list_topics(topic, timeout=min(_METADATA_TIMEOUT_S, max(0.0, left_s)))
+                self._producer.connected = True
             except KafkaException as error:
                 self._client.poll(0)
                 self._check()
@@ -262,18 +263,18 @@ class _Task:
         produce = self._client.produce
         for topic, value, key, partition, headers in zip(*records, strict=False):
             try:
-                # Positions, not names: it is the one call that is made for every record.
+                # Positional arguments, because this is the one call that is made for every record.
                 produce(topic, value, key, partition, None, None, 0, headers)
             except BufferError:
                 self._wait_and_produce(topic, value, key, partition, headers)
             except KafkaException as error:
-                raise self._refused(error.args[0], topic, partition, len(value or b"") + len(key or b"")) from error
+                raise self._rejected(error.args[0], topic, partition, len(value or b"") + len(key or b"")) from error
             self.sent += 1
         self._client.poll(0)
         self._check()
 
     def _wait_and_produce(self, topic: str, value: Any, key: Any, partition: int, headers: Any) -> None:
-        """The queue is full. Records leave it, delivered or given up, within the delivery time-out."""
+        """The queue is full. Records leave it, delivered or failed, within the delivery timeout."""
         deadline = time.monotonic() + self._settings.delivery_timeout_s + _GRACE_S
         while True:
             self._client.poll(0.01)
@@ -282,26 +283,26 @@ class _Task:
                 return self._client.produce(topic, value, key, partition, None, None, 0, headers)
             except BufferError:
                 if time.monotonic() >= deadline:
-                    raise self._stuck() from None
+                    raise self._not_acknowledged() from None
             except KafkaException as error:
-                raise self._refused(error.args[0], topic, partition, len(value or b"") + len(key or b"")) from error
+                raise self._rejected(error.args[0], topic, partition, len(value or b"") + len(key or b"")) from error
 
     def finish(self) -> None:
-        """Wait until nothing is left under way."""
+        """Waits until no record is in flight."""
         deadline = time.monotonic() + self._settings.delivery_timeout_s + _GRACE_S
-        while self._client.flush(_LOOK_S):
-            if self._reports.fatal is not None:  # it will not be delivered; other failures are counted to the end
+        while self._client.flush(_FLUSH_POLL_S):
+            if self._reports.fatal is not None:  # nothing more will be delivered; other failures are counted to the end
                 break
             if time.monotonic() >= deadline:
-                raise self._stuck()
+                raise self._not_acknowledged()
         self._check()
 
-    def give_up(self) -> None:
-        """Take back what has not been sent. What is under way may still arrive."""
+    def abort(self) -> None:
+        """Drops records that were not sent. Records in flight may still arrive."""
         self._client.purge()
         self._client.poll(0)
 
-    # -- what is said --------------------------------------------------------------------------------------------------
+    # -- errors --------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         reports = self._reports
@@ -315,7 +316,7 @@ class _Task:
         kind, why = self._reason(error, partition)
         return kind(f"topic {topic}: {why}; {self._reports.failed} of the task's {self.sent} records so far failed")
 
-    def _refused(self, error: KafkaError, topic: str, partition: int, size: int) -> HoldfastError:
+    def _rejected(self, error: KafkaError, topic: str, partition: int, size: int) -> HoldfastError:
         kind, why = self._reason(error, partition, f" of {size} bytes")
         return kind(f"topic {topic}: {why}; the task had sent {self.sent} records before it")
 
@@ -336,7 +337,7 @@ class _Task:
         if code in _TIMED_OUT:
             return RequestTimedOut, (
                 f"not acknowledged within kafka.delivery.timeout.ms, {self._settings.delivery_timeout_s:g} s"
-                f"{self._last_seen()}"
+                f"{self._last_error()}"
             )
         return HoldfastError, f"the broker or the producer refused a record: {error.str()}"
 
@@ -346,21 +347,21 @@ class _Task:
                 f"{self._servers()} and this producer do not accept each other, see options kafka.security.protocol, "
                 f"kafka.sasl.* and kafka.ssl.*: {error.str()}"
             )
-        return HoldfastError(f"the producer for {self._servers()} cannot go on: {error.str()}")
+        return HoldfastError(f"the producer for {self._servers()} cannot continue: {error.str()}")
 
     def _unreachable(self, error: KafkaError) -> ConnectionFailed:
         return ConnectionFailed(
             f"no broker of option kafka.bootstrap.servers, {self._servers()}, answered within kafka.max.block.ms, "
-            f"{self._settings.max_block_s:g} s{self._last_seen() or f': {error.str()}'}"
+            f"{self._settings.max_block_s:g} s{self._last_error() or f': {error.str()}'}"
         )
 
-    def _stuck(self) -> RequestTimedOut:
+    def _not_acknowledged(self) -> RequestTimedOut:
         return RequestTimedOut(
-            f"{len(self._client)} of the task's {self.sent} records are neither acknowledged nor given up "
-            f"{self._settings.delivery_timeout_s + _GRACE_S:g} s after the last was sent{self._last_seen()}"
+            f"{len(self._client)} of the task's {self.sent} records are neither acknowledged nor failed "
+            f"{self._settings.delivery_timeout_s + _GRACE_S:g} s after the last was sent{self._last_error()}"
         )
 
-    def _last_seen(self) -> str:
+    def _last_error(self) -> str:
         return f": {self._reports.connection.str()}" if self._reports.connection is not None else ""
 
     def _servers(self) -> str:

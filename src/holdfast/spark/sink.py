@@ -2,17 +2,17 @@
 
     key        string or binary, may be missing
     value      string or binary
-    topic      string, unless the option `topic` names one for all; the option wins
-    partition  int, may be missing; null lets the key, or chance, say
+    topic      string, unless the option `topic` names one for all; the option takes precedence
+    partition  int, may be missing; if null, the key decides, or any partition is used
     headers    array<struct<key: string, value: binary>>, may be missing
 
-Other columns are not written, as in Spark. So a query that copies a topic keeps each record's partition only if it
-keeps the column, and never its timestamp.
+Other columns are not written, as in Spark. A query that copies a topic therefore keeps each record's partition only if
+it keeps the column, and never its timestamp.
 
-**At least once.** A task succeeds when every record of it is acknowledged by the brokers. Its producer is idempotent:
-what it sends twice after a broken connection is stored once, and in order. But what a task has sent cannot be taken
-back. When Spark runs a task or a batch again, after a failure or a restart, its records are written again. Whoever
-reads them and must not see that gives each record an id of its own, and drops what comes again.
+**At least once.** A task succeeds when the brokers have acknowledged all its records. Its producer is idempotent:
+records that it sends twice after a broken connection are stored once, and in order. But records that were sent cannot
+be withdrawn. When Spark runs a task or a batch again, after a failure or a restart, its records are written again. If
+readers must not see duplicates, give each record an id, and drop repeated ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.complaints import in_one_sentence
+from holdfast.spark.user_errors import user_facing
 from holdfast.spark.write_options import WriteOptions, write_options
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("holdfast.spark")
 
 _ABORTED: Final = (
-    "%s was given up: %s, and perhaps some of other tasks, are in the topics and stay there; "
+    "%s was aborted: %s, and perhaps some of other tasks, are in the topics and stay there; "
     "when it is run again it writes them again"
 )
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What a task tells the driver: all these records are acknowledged."""
+class WriteResult(WriterCommitMessage):
+    """The result of a task for the driver: all these records are acknowledged."""
 
     records: int
     bytes: int
@@ -65,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
         self._options = _planned(options, schema)
 
-    @in_one_sentence
+    @user_facing
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return _write(iterator, self._options)
 
@@ -82,7 +82,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:  # noqa: ARG002
         self._options = _planned(options, schema)
 
-    @in_one_sentence
+    @user_facing
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return _write(iterator, self._options)
 
@@ -94,20 +94,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _planned(options: Mapping[str, str], schema: StructType) -> WriteOptions:
-    """Also called for every commit of a stream: Spark makes a new writer for each."""
+    """Also called for every commit of a stream: Spark creates a new writer for each."""
     read = write_options(options)
     check_columns(schema, read.topic)
     return read
 
 
-def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions) -> Written:
-    from holdfast.spark import producing  # the driver, which only plans and commits, does without
+def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions) -> WriteResult:
+    from holdfast.spark import producing  # the driver, which only plans and commits, does not need it
 
-    return Written(*producing.write(iterator, options.producer, options.topic))
+    return WriteResult(*producing.write(iterator, options.producer, options.topic))
 
 
 def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
-    written = [message for message in messages if isinstance(message, Written)]
+    written = [message for message in messages if isinstance(message, WriteResult)]
     return (
         f"{sum(message.records for message in written)} records of {len(written)} tasks "
         f"({sum(message.bytes for message in written)} bytes)"
@@ -118,11 +118,11 @@ def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raises ConfigError that names the column and what to write instead."""
+    """Raises ConfigError, which names the column and what to write instead."""
     _check(schema, "value", (StringType, BinaryType), "string or binary", "CAST(value AS STRING) AS value")
     _check(schema, "key", (StringType, BinaryType), "string or binary", "CAST(key AS STRING) AS key")
     _check(schema, "partition", (IntegerType,), "int", "CAST(partition AS INT) AS partition")
-    if topic is None:  # otherwise nobody looks at the column
+    if topic is None:  # otherwise the column is not used
         _check(schema, "topic", (StringType,), "string", "CAST(topic AS STRING) AS topic")
     headers = _column(schema, "headers")
     if headers is not None and not _are_headers(headers):
@@ -132,7 +132,7 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         )
     if _column(schema, "value") is None:
         raise ConfigError(
-            "there is no column value, which is what is written: name one so, for instance with "
+            "there is no column value, which is the one that is written: name one so, for instance with "
             f"to_json(struct(*)) AS value{_misnamed(schema, 'value')}"
         )
     if topic is None and _column(schema, "topic") is None:
@@ -163,6 +163,6 @@ def _are_headers(column: DataType) -> bool:
 
 
 def _misnamed(schema: StructType, name: str) -> str:
-    """As Spark's own sink: upper and lower case matter."""
+    """Case-sensitive, as in Spark's own sink."""
     found = next((column.name for column in schema.fields if column.name.lower() == name), None)
     return f" (the column {found} is not it: write {found} AS {name})" if found else ""

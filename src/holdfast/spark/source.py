@@ -1,21 +1,21 @@
-"""The front door of `format("holdfast")`: from Spark's options to readers and writers.
+"""The entry point of `format("holdfast")`: from Spark's options to readers and writers.
 
-Called where Spark plans a query. Options are checked here, so that a mistake is told before anything runs.
+Called where Spark plans a query. Options are checked here, so that a mistake is reported before anything runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from holdfast.client.config import truth
+from holdfast.client.config import boolean
 from holdfast.client.errors import HoldfastError
-from holdfast.extras import SPARK, needed_for
-from holdfast.spark.columns import columns
+from holdfast.extras import CLIENT, SPARK, check_installed, needed_for
 
 with needed_for('format("holdfast")', SPARK):
-    from holdfast.spark.complaints import in_one_sentence
+    check_installed('format("holdfast")', CLIENT)  # parts of it are loaded only when they are used
     from holdfast.spark.options import batch_options, check_names, stream_options
+    from holdfast.spark.user_errors import user_facing
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -28,16 +28,26 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 
+_COLUMNS: Final = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
+)
+_HEADERS: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
-@in_one_sentence
+
+def columns(include_headers: bool) -> str:
+    """The columns of a record, as in Spark's own Kafka source."""
+    return f"{_COLUMNS}, {_HEADERS}" if include_headers else _COLUMNS
+
+
+@user_facing
 def schema(options: Options) -> str:
-    """Spark asks for it when a query is built, before it runs: the time to tell of names that nobody knows."""
+    """Spark asks for it when a query is built, before it runs, so unknown options are rejected here."""
     check_names(options)
     lowered = {name.lower(): value for name, value in dict(options).items()}
-    return columns(truth(lowered, "includeheaders", False))
+    return columns(boolean(lowered, "includeheaders", False))
 
 
-@in_one_sentence
+@user_facing
 def batch_reader(options: Options, _schema: StructType) -> DataSourceReader:
     from holdfast.spark.batch_reader import BatchReader
 
@@ -45,22 +55,22 @@ def batch_reader(options: Options, _schema: StructType) -> DataSourceReader:
 
 
 def stream_reader(options: Options, _schema: StructType) -> DataSourceStreamReader:
-    from holdfast.spark.stream_reader import RefusedReader, StreamReader
+    from holdfast.spark.stream_reader import InvalidOptionsReader, StreamReader
 
     try:
         return StreamReader(stream_options(options))
-    except HoldfastError as error:  # Spark would show a fault of its own instead of what is raised here
-        return RefusedReader(error)
+    except HoldfastError as error:  # Spark would show another error instead of this one
+        return InvalidOptionsReader(error)
 
 
-@in_one_sentence
+@user_facing
 def batch_writer(options: Options, schema: StructType, overwrite: bool) -> DataSourceWriter:
     from holdfast.spark import sink
 
     return sink.batch_writer(options, schema, overwrite)
 
 
-@in_one_sentence
+@user_facing
 def stream_writer(options: Options, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
     from holdfast.spark import sink
 

@@ -1,7 +1,7 @@
-"""What Spark calls in a streaming query.
+"""The interface of a streaming query to Spark.
 
-Spark makes readers in several processes: where it plans, on the executors, and in one process of the query's own, on
-the driver. Only that one is asked for offsets; so the query begins there, when it is first asked.
+Spark creates readers in several processes: where it plans, on the executors, and in the runner process of the query on
+the driver. Only the last one is asked for offsets, so the query starts there, on the first call.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from holdfast.client.errors import HoldfastError
-from holdfast.spark.complaints import in_one_sentence
-from holdfast.spark.lifetime import end_with_spark
 from holdfast.spark.options import ReadOptions
-from holdfast.spark.planning import into_tasks
-from holdfast.spark.query import Query
-from holdfast.spark.reading import Ranges
+from holdfast.spark.planning import OffsetRanges, split_into_tasks
+from holdfast.spark.runner_process import exit_with_spark
+from holdfast.spark.user_errors import user_facing
 
 if TYPE_CHECKING:
     import pyarrow
 
-GOODBYE_S: Final = 6.0
-"""The longest that a reader takes to leave its group."""
+    from holdfast.spark.stream_planner import StreamPlanner
+
+LEAVE_TIMEOUT_S: Final = 6.0
+"""How long a reader may take to leave its group."""
 
 
-class RefusedReader(DataSourceStreamReader):
-    """Of a query whose options cannot be: it says so whatever it is asked."""
+class InvalidOptionsReader(DataSourceStreamReader):
+    """The reader of a query with invalid options: every method raises the error."""
 
     def __init__(self, error: HoldfastError) -> None:
         self._error = error
 
-    @in_one_sentence
+    @user_facing
     def initialOffset(self) -> dict[str, Any]:
         raise self._error
 
-    @in_one_sentence
+    @user_facing
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002 - whatever it is
         raise self._error
 
-    @in_one_sentence
+    @user_facing
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
         raise self._error
 
-    @in_one_sentence
+    @user_facing
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:  # noqa: ARG002
         raise self._error
 
@@ -54,73 +54,77 @@ class RefusedReader(DataSourceStreamReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._query: Query | None = None
-        self._ending = threading.RLock()
+        self._planner: StreamPlanner | None = None
+        self._stop_lock = threading.RLock()
         self._closer: threading.Thread | None = None
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[ReadOptions]]:
-        """For the executors: without the query."""
+        """For the executors: without the planner."""
         return StreamReader, (self._options,)
 
     # -- on the driver -------------------------------------------------------------------------------------------------
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        max_records = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if max_records is None else ReadMaxRows(max_records)
 
     def initialOffset(self) -> dict[str, Any]:
-        """None of any partition: which ones the query gets, and where they begin, the group says."""
+        """Empty: the group decides which partitions the query reads, and from which offsets."""
         return {}
 
-    @in_one_sentence
+    @user_facing
     def prepareForTriggerAvailableNow(self) -> None:
-        self._running().read_what_is_there()
+        self._get_planner().freeze_end_offsets()
 
-    @in_one_sentence
+    @user_facing
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return self._running().latest(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        return self._get_planner().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the query's partitions end, so that Spark's progress report shows the lag, and its seats."""
-        if self._query is None:
+        """The end offsets of the query's partitions, so that Spark's progress report shows the lag, and its instance
+        ids."""
+        if self._planner is None:
             return None
         report: dict[str, Any] = {}
-        for (topic, partition), end in sorted(self._query.newest.items()):
+        for (topic, partition), end in sorted(self._planner.end_offsets.items()):
             report.setdefault(topic, {})[str(partition)] = end
         return report | {"": self._options.instance_ids}
 
-    @in_one_sentence
+    @user_facing
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges = self._running().plan(start, end)
-        return [Ranges(task) for task in into_tasks(ranges, self._options.min_partitions)]
+        ranges = self._get_planner().plan_batch(start, end)
+        return [OffsetRanges(task) for task in split_into_tasks(ranges, self._options.min_partitions)]
 
-    @in_one_sentence
-    def commit(self, end: dict[str, Any]) -> None:  # noqa: ARG002 - it comes a batch late; `latest` has seen it
-        if self._query is not None:
-            self._query.retry()
+    @user_facing
+    def commit(self, end: dict[str, Any]) -> None:  # noqa: ARG002 - called a batch late; `latestOffset` already has it
+        if self._planner is not None:
+            self._planner.retry_commit()
 
     def stop(self) -> None:
-        """May be called again before it is done, even by a signal in the middle of it: the goodbye has a thread of its
-        own, and every caller waits for that."""
-        with self._ending:
-            if self._query is not None and self._closer is None:
-                self._closer = threading.Thread(target=self._query.close, name="holdfast-goodbye", daemon=True)
+        """May be called again before it is done, even by a signal handler in the middle of it: leaving the group has
+        its own thread, and every caller waits for it."""
+        with self._stop_lock:
+            if self._planner is not None and self._closer is None:
+                self._closer = threading.Thread(target=self._planner.close, name="holdfast-leave", daemon=True)
                 self._closer.start()
         if self._closer is not None:
-            self._closer.join(GOODBYE_S)
+            self._closer.join(LEAVE_TIMEOUT_S)
 
-    def _running(self) -> Query:
-        if self._query is None:
-            self._query = Query(self._options)
-            end_with_spark(self.stop)
-        return self._query
+    def _get_planner(self) -> StreamPlanner:
+        if self._planner is None:
+            # Slow to load, and not needed on the executors.
+            from holdfast.spark.stream_planner import StreamPlanner
+
+            self._planner = StreamPlanner(self._options)
+            exit_with_spark(self.stop)
+        return self._planner
 
     # -- on the executors ----------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         from holdfast.spark.fetching import read_ranges
 
-        assert isinstance(partition, Ranges)
+        assert isinstance(partition, OffsetRanges)
         options = self._options
         return read_ranges(
             partition.ranges,

@@ -1,7 +1,7 @@
 """The options of a write, by the names of Spark's own Kafka sink.
 
-What begins with `kafka.` are settings of the producer, by librdkafka's names. They are tried out on the driver, without
-a connection, so that a wrong one ends the query before any task runs.
+Options that begin with `kafka.` are producer settings, by librdkafka's names. They are tried on the driver, without a
+connection, so that a wrong one ends the query before any task runs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Final
 import confluent_kafka
 
 from holdfast.client import security
-from holdfast.client.config import truth, whole_number
+from holdfast.client.config import boolean, whole_number
 from holdfast.client.errors import ConfigError
 from holdfast.spark.options import KAFKA, split
 
 _OWN: Final = ("topic", "includeHeaders")
-_SPARKS: Final = ("checkpointLocation", "queryName")
-"""Spark's own; it hands them over with the rest."""
+_SPARK_OPTIONS: Final = ("checkpointLocation", "queryName")
+"""Spark's own options, which it passes with the others."""
 
 DELIVERY_TIMEOUT: Final = "delivery.timeout.ms"
 MAX_BLOCK: Final = "max.block.ms"
@@ -30,18 +30,18 @@ _DEFAULTS: Final = {
     "client.id": "holdfast-spark",
     "enable.idempotence": "true",
     "acks": "all",
-    # As in Java: a key goes to the same partition, whoever writes it. librdkafka's own choice is another one.
+    # As in Java, so that a key has the same partition with every client. librdkafka's default is different.
     "partitioner": "murmur2_random",
     DELIVERY_TIMEOUT: "120000",
-    # How much a task may have under way. librdkafka's own limit is a gigabyte, and that for each worker process.
+    # The maximum size of a task's records in flight. librdkafka's default is a gigabyte for each worker process.
     "queue.buffering.max.kbytes": "65536",
-    # What befalls the connections is in the error of the task, not twenty times a second in the executor's log.
+    # Connection errors are in the error of the task, not twenty times a second in the executor's log.
     "log_level": "2",
 }
 _MAX_BLOCK_MS: Final = 60_000
 """Java's default: how long the first contact with the brokers may take. librdkafka has no such setting."""
 
-_NOT_HERE: Final = {
+_UNSUPPORTED: Final = {
     "key.serializer": "the column key is written as it is; cast it to string or binary",
     "value.serializer": "the column value is written as it is; cast it to string or binary",
     "transactional.id": "each task writes for itself, at least once, without a transaction",
@@ -88,35 +88,35 @@ _OFTEN_GIVEN: Final = (
     "socket.timeout.ms",
     *sorted(security.NAMES - {"oauth_cb"}),
 )
-"""Among these the one nearest to an unknown name is looked for."""
+"""Candidates for the suggestion after an unknown name."""
 
-_NOBODYS: Final = "holdfast.nobody.knows.this"
+_UNKNOWN_TO_BOTH: Final = "holdfast.unknown.setting"
 _UNKNOWN: Final = re.compile(r'No such configuration property: "(.+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What a task needs to get a producer."""
+    """The settings with which a task creates a producer."""
 
     librdkafka: dict[str, str] = field(repr=False)  # with its secrets
     delivery_timeout_s: float = 120.0
-    """After this at the latest librdkafka gives a record up."""
+    """librdkafka fails a record after this time at the latest."""
     max_block_s: float = _MAX_BLOCK_MS / 1000
-    """For how long a new producer looks for the brokers."""
+    """How long a new producer may take to reach the brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     producer: ProducerSettings
     topic: str | None
-    """Where all records go; None if the column `topic` says it."""
+    """The topic of all records; None if the column `topic` has it."""
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Raises ConfigError that names the option."""
-    own, kafka = split(options, (*_OWN, *_SPARKS))
-    # Spark's sink takes it too, and goes by whether there is a column `headers`.
-    truth(own, "includeHeaders", False)
+    """Raises ConfigError, which names the option."""
+    own, kafka = split(options, (*_OWN, *_SPARK_OPTIONS))
+    # Spark's sink accepts it too, and writes headers if there is a column `headers`.
+    boolean(own, "includeHeaders", False)
     topic = own.get("topic")
     if topic is not None and not topic.strip():
         raise ConfigError("option topic is empty: give the name of the topic, or leave it out and give a column topic")
@@ -125,8 +125,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def _producer_settings(given: dict[str, str]) -> ProducerSettings:
     for name in given:
-        if name in _NOT_HERE:
-            raise ConfigError(f"option {KAFKA}{name} cannot be set: {_NOT_HERE[name]}")
+        if name in _UNSUPPORTED:
+            raise ConfigError(f"option {KAFKA}{name} cannot be set: {_UNSUPPORTED[name]}")
         if name in _PYTHON_ONLY or name.endswith("_cb"):
             raise ConfigError(f"option {KAFKA}{name} cannot be set: an option is text")
     if "message.timeout.ms" in given:  # librdkafka's first name for it
@@ -138,56 +138,56 @@ def _producer_settings(given: dict[str, str]) -> ProducerSettings:
     settings = {**_DEFAULTS, **given}
     max_block_ms = _number(settings, MAX_BLOCK, _MAX_BLOCK_MS, 0)
     settings.pop(MAX_BLOCK, None)
-    # Without an end librdkafka would hold records, and Spark's task with them, for ever.
+    # Without a limit librdkafka would hold records, and Spark's task with them, forever.
     delivery_timeout_ms = _number(settings, DELIVERY_TIMEOUT, 0, 1)
     _try_each(settings)
     _try_together(settings)
     return ProducerSettings(settings, delivery_timeout_ms / 1000, max_block_ms / 1000)
 
 
-def _number(settings: Mapping[str, str], name: str, default: int, least: int) -> int:
+def _number(settings: Mapping[str, str], name: str, default: int, minimum: int) -> int:
     try:
-        return whole_number(settings, name, default, least)
+        return whole_number(settings, name, default, minimum)
     except ConfigError as error:
         raise ConfigError(f"option {KAFKA}{error}") from error
 
 
 def _try_each(settings: Mapping[str, str]) -> None:
-    """Ask librdkafka about each setting alone: what it says of one of several does not always name the option."""
+    """Tries each setting alone: librdkafka's error for several does not always name the option."""
     for name, value in settings.items():
-        # The name that nobody knows ends the attempt before a producer is made, but after the setting was looked at.
-        said = _complaint({name: value, _NOBODYS: ""})
-        unknown = _UNKNOWN.search(said)
+        # The unknown name ends the attempt before a producer is created, but after the setting was checked.
+        message = _error_text({name: value, _UNKNOWN_TO_BOTH: ""})
+        unknown = _UNKNOWN.search(message)
         if unknown is None:
-            raise ConfigError(f"option {KAFKA}{name} cannot be used: {said}")
-        if unknown[1] != _NOBODYS:
+            raise ConfigError(f"option {KAFKA}{name} cannot be used: {message}")
+        if unknown[1] != _UNKNOWN_TO_BOTH:
             raise ConfigError(f"unknown option '{KAFKA}{name}': {_advice(name)}")
 
 
 def _try_together(settings: Mapping[str, str]) -> None:
-    """Some settings need others. Without servers nothing is connected; certificates may lie on the executors alone."""
+    """Some settings need others. Without servers nothing is connected; certificates may exist on the executors only."""
     alone = {
         name: value
         for name, value in settings.items()
         if name not in ("bootstrap.servers", "metadata.broker.list", "debug")
         and not name.startswith(("ssl.", "sasl.", "security.", "enable.ssl", "enable.sasl", "https."))
     }
-    said = _complaint({**alone, "log_level": "0"})
-    if said:
-        raise ConfigError(f"options that begin with {KAFKA!r} do not go together: {said}")
+    message = _error_text({**alone, "log_level": "0"})
+    if message:
+        raise ConfigError(f"options that begin with {KAFKA!r} do not work together: {message}")
 
 
-def _complaint(settings: Mapping[str, str]) -> str:
-    """What librdkafka says against these settings; empty if it takes them."""
+def _error_text(settings: Mapping[str, str]) -> str:
+    """librdkafka's error for these settings; empty if it accepts them."""
     try:
         confluent_kafka.Producer(dict(settings))
     except confluent_kafka.KafkaException as error:
-        said = str(error.args[0].str()).strip()
+        message = str(error.args[0].str()).strip()
     except (TypeError, ValueError) as error:
-        said = str(error)
+        message = str(error)
     else:
         return ""
-    return said.removeprefix("Failed to create producer: ").replace("`", "")
+    return message.removeprefix("Failed to create producer: ").replace("`", "")
 
 
 def _advice(name: str) -> str:
@@ -196,4 +196,4 @@ def _advice(name: str) -> str:
     nearest: list[Any] = difflib.get_close_matches(name, _OFTEN_GIVEN, 1, 0.6)
     if nearest:
         return f"did you mean '{KAFKA}{nearest[0]}'?"
-    return "what begins with kafka. is a setting of librdkafka's producer"
+    return "options that begin with kafka. are settings of librdkafka's producer"

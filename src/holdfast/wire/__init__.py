@@ -1,4 +1,4 @@
 """Kafka's bytes: message definitions, their codecs, headers and record batches.
 
-Nothing in here opens a socket, reads a clock or draws a random number.
+This package does no I/O and uses neither a clock nor random numbers.
 """

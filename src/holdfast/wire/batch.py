@@ -1,8 +1,7 @@
-"""Record batches, format v2: the 61 bytes in front of the records, and all that a broker does with them.
+"""Record batches of format v2: the header of 61 bytes, and the operations of a broker on it.
 
-A broker stores a batch as it was sent. It reads the header, checks the CRC, and writes two fields which the CRC
-leaves out for that purpose: base offset and leader epoch. The records behind the header, compressed or not,
-are none of its business and stay untouched.
+A broker stores a batch as it was sent. It reads the header, checks the CRC, and writes the base offset and the leader
+epoch, which the CRC does not cover for that reason. The records after the header, compressed or not, stay unchanged.
 
     0   base_offset        int64      written by the broker
     8   batch_length       int32      bytes that follow this field
@@ -35,7 +34,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAGIC = 2
 HEADER_SIZE = 61
-# Base offset and batch length stand in front of what batch_length counts.
+# batch_length does not include the base offset and itself.
 LENGTH_OVERHEAD = 12
 CRC_START = 21
 NO_PRODUCER_ID = -1
@@ -46,8 +45,8 @@ NO_TIMESTAMP = -1
 # length, header count; one byte each.
 MIN_RECORD_SIZE = 7
 
-# Compressed, eight million records fit in six kilobytes; whoever looks at each of them would take half a minute and a
-# gigabyte. Producers that fill a megabyte with the smallest records there are send a hundred thousand or so.
+# Compressed, eight million records fit in six kilobytes. Decoding them would take half a minute and a gigabyte.
+# Producers that fill a megabyte with the smallest records send a hundred thousand or so.
 MAX_RECORDS = 500_000
 
 CODEC_MASK = 0x07
@@ -65,7 +64,7 @@ _STAMP = struct.Struct(">qii")
 
 
 class BatchFault(Enum):
-    """What is wrong with a batch; the broker maps each to Kafka's error code."""
+    """The error in a batch; the broker maps each to Kafka's error code."""
 
     CORRUPT = "corrupt"
     INVALID_RECORD = "invalid record"
@@ -124,14 +123,14 @@ class BatchHeader(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One batch of a request: its header, and its bytes where they were received."""
+    """One batch of a request: its header, and its bytes in the receive buffer."""
 
     header: BatchHeader
     data: memoryview
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position`; checks nothing but that there are enough bytes."""
+    """Read the header at `position`. Checks only the number of bytes."""
     if len(buffer) - position < HEADER_SIZE:
         left = len(buffer) - position
         raise BatchError(BatchFault.CORRUPT, f"a batch header is {HEADER_SIZE} bytes, {left} are left")
@@ -139,10 +138,10 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def batches(buffer: Buffer) -> Iterator[Batch]:
-    """Split the records field of a produce request into batches that are fit to be stored.
+    """Split the records field of a produce request into batches that are valid for storage.
 
-    Nothing is allocated before the lengths are known to fit; the CRC costs one copy of the batch, because the
-    library takes nothing but `bytes`.
+    Nothing is allocated before the lengths are checked. The CRC costs one copy of the batch, because the library
+    accepts only `bytes`.
     """
     view = memoryview(buffer)
     end = len(view)
@@ -158,7 +157,7 @@ def batches(buffer: Buffer) -> Iterator[Batch]:
 
 
 def _sound_header(view: memoryview, position: int, end: int) -> BatchHeader:
-    # Older formats are shorter than our header; their magic is at the same place.
+    # Older formats have a shorter header; their magic is at the same position.
     if end - position > 16 and view[position + 16] != MAGIC:
         found = view[position + 16]
         message = f"batch at byte {position} has magic {found}, only {MAGIC} is stored"
@@ -172,7 +171,7 @@ def _sound_header(view: memoryview, position: int, end: int) -> BatchHeader:
 
 
 def _check_contents(header: BatchHeader) -> None:
-    """What Kafka asks of a batch from a client (LogValidator), as far as the header shows it."""
+    """Kafka's checks of a batch from a client (LogValidator) that need only the header."""
     count = header.record_count
     if count < 1 or header.last_offset_delta != count - 1:
         message = f"{count} records with last offset delta {header.last_offset_delta}"
@@ -197,10 +196,10 @@ def _check_contents(header: BatchHeader) -> None:
 
 
 def stamp(data: memoryview, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> list[Buffer]:
-    """Give a batch its place in the log; returns the pieces to be written, in order.
+    """Set the base offset and leader epoch of a batch. Returns the pieces to write, in order.
 
-    The usual case changes twelve bytes that the CRC leaves out and copies nothing: in place when the buffer is
-    writable, else as a new head in front of the received tail.
+    The usual case changes twelve bytes that the CRC does not cover and copies nothing. They are changed in place if the
+    buffer is writable, otherwise in a new header before the received rest.
     """
     if append_time_ms is not None:
         return [with_timestamps(data, base_offset, leader_epoch, append_time_ms, LOG_APPEND_TIME)]
@@ -215,7 +214,7 @@ def stamp(data: memoryview, base_offset: int, leader_epoch: int, append_time_ms:
 def with_timestamps(
     data: memoryview, base_offset: int, leader_epoch: int, max_timestamp: int, timestamp_type: int
 ) -> bytearray:
-    """A copy with another maximum timestamp and timestamp type, and the CRC that goes with them."""
+    """A copy with another maximum timestamp and timestamp type, and a new CRC."""
     copy = bytearray(data)
     _INT64.pack_into(copy, 0, base_offset)
     _INT32.pack_into(copy, 12, leader_epoch)

@@ -1,15 +1,15 @@
 """Specialised encode and decode functions, generated per (message, version) from the declarations.
 
-Why generate: a loop over field descriptions costs more than the work itself. The generated functions know the
-version, so they branch on nothing that the version decides; runs of fixed-size fields become one struct call; nested
-arrays are inlined loops.
+Code is generated because a loop over field descriptions costs more than the encoding itself. The generated functions
+are specific to a version, so they have no branches on it. Runs of fixed-size fields become one struct call, and nested
+arrays become inlined loops.
 
-Hostile input: a length or count is compared with the bytes that remain before anything is allocated for it, and the
-elements of all arrays of one message are counted against `MAX_ELEMENTS`, because an empty element takes two bytes on
-the wire and two hundred in memory. Whatever goes wrong ends in `WireError`.
+Hostile input: a length or count is compared with the remaining bytes before anything is allocated for it. The elements
+of all arrays of one message are counted against `MAX_ELEMENTS`, because an empty element takes two bytes on the wire
+and two hundred in memory. All errors are `WireError`.
 
-Large messages: the same functions are also made as generators, which yield while they go through arrays, so that a
-caller with other things to do can pause in the middle of a message.
+Large messages: the same functions are also generated as generators, which yield between array elements, so that a
+caller can pause in the middle of a message.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from holdfast.wire.errors import WireError
+from holdfast.wire.codegen_source import Source
+from holdfast.wire.codegen_structs import decode_short_structs, has_short_form, make
 from holdfast.wire.fields import FIXED_FORMATS, FIXED_SIZES, Spec, specs_of
-from holdfast.wire.varint import SMALL_UVARINTS, decode_uvarint, encode_uvarint
+from holdfast.wire.varint import encode_uvarint
 
 Encoder = Callable[[Any, list[Any]], None]
 Decoder = Callable[[Any, int], tuple[Any, int]]
@@ -32,81 +33,23 @@ MAX_ELEMENTS: Final = 200_000
 element, the largest message costs a tenth of a second and 40 MB rather than minutes and the whole memory."""
 
 MAX_STRING: Final = 0x7FFF
-"""Bytes in a string: what its 2-byte length can say in versions that are not flexible, and Kafka's limit in all."""
-
-READY_MADE: Final = 16
-"""Arrays of fewer numbers than this are packed by a struct that is there already."""
-
-
-class _Source:
-    """Lines of a function under construction and the objects they refer to."""
-
-    def __init__(self, *, sliced: bool = False) -> None:
-        self.lines: list[str] = []
-        self.sliced = sliced
-        self.names: dict[str, Any] = {
-            "WireError": WireError,
-            "uvarint": decode_uvarint,
-            "to_uvarint": encode_uvarint,
-            "UV": SMALL_UVARINTS,
-        }
-        self.indent = 1
-        self._counter = 0
-
-    def add(self, line: str) -> None:
-        self.lines.append("    " * self.indent + line)
-
-    def may_pause(self) -> None:
-        """A place in a loop where the function pauses, if it is a generator."""
-        if self.sliced:
-            self.add("yield")
-
-    def fresh(self, stem: str) -> str:
-        self._counter += 1
-        return f"{stem}{self._counter}"
-
-    def bind(self, stem: str, value: Any) -> str:
-        """A global name for `value`; equal names must mean equal values."""
-        name = stem
-        while name in self.names and self.names[name] is not value:
-            name = self.fresh(stem)
-        self.names[name] = value
-        return name
-
-    def struct_method(self, formats: str, method: str) -> str:
-        name = f"{method}_{formats.replace('?', 'z')}"
-        if name not in self.names:
-            self.names[name] = getattr(struct.Struct(">" + formats), method)
-        return name
-
-    def sized_struct_method(self, code: str, method: str, count: str) -> str:
-        """The method of a struct of `count` equal items; ready made for few, such as the replicas of a partition."""
-        name = f"{method}_some_{code.replace('?', 'z')}"
-        if name not in self.names:
-            self.names[name] = tuple(getattr(struct.Struct(f">{n}{code}"), method) for n in range(READY_MADE))
-            self.names["Struct"] = struct.Struct
-        return f"({name}[{count}] if {count} < {READY_MADE} else Struct(f'>{{{count}}}{code}').{method})"
-
-    def compile(self, function: str) -> Any:
-        source = "\n".join(self.lines)
-        exec(compile(source, f"<holdfast codec {function}>", "exec"), self.names)  # noqa: S102  # our own text, from our own declarations
-        return self.names[function]
-
+"""The maximum bytes of a string: the largest 2-byte length of versions that are not flexible, and Kafka's limit in all
+versions."""
 
 # -- decoding ---------------------------------------------------------------------------------------------------------
 
 
 def make_decoder(cls: type[Any], version: int, flexible: bool) -> Decoder:
     """A function (buffer, position) -> (message, position after it)."""
-    return _decoder(_Source(), cls, version, flexible)  # type: ignore[no-any-return]
+    return _decoder(Source(), cls, version, flexible)  # type: ignore[no-any-return]
 
 
 def make_sliced_decoder(cls: type[Any], version: int, flexible: bool) -> SlicedDecoder:
-    """The same as a generator, which returns what the function returns."""
-    return _decoder(_Source(sliced=True), cls, version, flexible)  # type: ignore[no-any-return]
+    """The same function as a generator."""
+    return _decoder(Source(sliced=True), cls, version, flexible)  # type: ignore[no-any-return]
 
 
-def _decoder(src: _Source, cls: type[Any], version: int, flexible: bool) -> Any:
+def _decoder(src: Source, cls: type[Any], version: int, flexible: bool) -> Any:
     src.lines.append("def decode(buf, pos):")
     src.names["FAILURES"] = (IndexError, struct.error, UnicodeDecodeError, OverflowError)
     src.add("end = len(buf)")
@@ -122,7 +65,7 @@ def _decoder(src: _Source, cls: type[Any], version: int, flexible: bool) -> Any:
     return src.compile("decode")
 
 
-def _decode_struct(src: _Source, cls: type[Any], version: int, flexible: bool, target: str) -> None:
+def _decode_struct(src: Source, cls: type[Any], version: int, flexible: bool, target: str) -> None:
     specs = specs_of(cls)
     values: list[str] = []
     run: list[tuple[str, Spec]] = []
@@ -142,23 +85,17 @@ def _decode_struct(src: _Source, cls: type[Any], version: int, flexible: bool, t
     _decode_run(src, run)
     if flexible:
         _decode_tags(src, tagged, version)
-    # Filling the slots from here takes two thirds of the time of a call of __init__.
-    src.names["new"] = object.__new__
-    made = src.fresh("made")
-    src.add(f"{made} = new({src.bind(cls.__name__, cls)})")
-    for (name, _), variable in zip(specs, values, strict=True):
-        src.add(f"{made}.{name} = {variable}")
-    src.add(f"{target} = {made}")
+    make(src, cls, values, target)
 
 
-def _decode_default(src: _Source, spec: Spec, variable: str) -> None:
+def _decode_default(src: Source, spec: Spec, variable: str) -> None:
     if spec.kind == "array" and spec.default is not None:
         src.add(f"{variable} = []")
     else:
         src.add(f"{variable} = {spec.default!r}")
 
 
-def _decode_run(src: _Source, run: list[tuple[str, Spec]]) -> None:
+def _decode_run(src: Source, run: list[tuple[str, Spec]]) -> None:
     """Consecutive fixed-size fields are read by one struct call, which also checks that they are all there."""
     if not run:
         return
@@ -169,7 +106,7 @@ def _decode_run(src: _Source, run: list[tuple[str, Spec]]) -> None:
     run.clear()
 
 
-def _decode_value(src: _Source, spec: Spec, version: int, flexible: bool, target: str) -> None:
+def _decode_value(src: Source, spec: Spec, version: int, flexible: bool, target: str) -> None:
     if spec.kind in FIXED_FORMATS:
         _decode_run(src, [(target, spec)])
     elif spec.kind == "struct":
@@ -184,8 +121,8 @@ def _decode_value(src: _Source, spec: Spec, version: int, flexible: bool, target
         _decode_sized(src, spec, version, flexible, target)
 
 
-def _decode_nullable_struct(src: _Source, cls: type[Any], version: int, flexible: bool, target: str) -> None:
-    """One byte in front tells whether the struct is there: negative if not."""
+def _decode_nullable_struct(src: Source, cls: type[Any], version: int, flexible: bool, target: str) -> None:
+    """The struct has a leading byte, which is negative if the struct is null."""
     src.add("pos += 1")
     src.add("if buf[pos - 1] > 127:")
     src.add(f"    {target} = None")
@@ -195,8 +132,8 @@ def _decode_nullable_struct(src: _Source, cls: type[Any], version: int, flexible
     src.indent -= 1
 
 
-def _decode_length(src: _Source, flexible: bool, formats: str, size: int) -> str:
-    """The length or count that comes next, as a variable; -1 is null in either encoding."""
+def _decode_length(src: Source, flexible: bool, formats: str, size: int) -> str:
+    """The next length or count, as a variable; -1 is null in either encoding."""
     length = src.fresh("n")
     if flexible:
         src.add(f"{length} = buf[pos]; pos += 1")
@@ -207,7 +144,7 @@ def _decode_length(src: _Source, flexible: bool, formats: str, size: int) -> str
     return length
 
 
-def _decode_null(src: _Source, spec: Spec, version: int, length: str, target: str) -> None:
+def _decode_null(src: Source, spec: Spec, version: int, length: str, target: str) -> None:
     """Opens `if length < 0: … else:`; the caller fills the else branch, one step deeper."""
     src.add(f"if {length} < 0:")
     if spec.nullable_at(version):
@@ -218,12 +155,12 @@ def _decode_null(src: _Source, spec: Spec, version: int, length: str, target: st
     src.indent += 1
 
 
-def _decode_sized(src: _Source, spec: Spec, version: int, flexible: bool, target: str) -> None:
+def _decode_sized(src: Source, spec: Spec, version: int, flexible: bool, target: str) -> None:
     short = spec.kind == "string"
     length = _decode_length(src, flexible, "h" if short else "i", 2 if short else 4)
     _decode_null(src, spec, version, length, target)
     if short and flexible:
-        # Kafka refuses it too; otherwise we would take in what we cannot write again.
+        # Kafka rejects it, too. Otherwise we would accept a string that we cannot encode.
         src.add(f"if {length} > {MAX_STRING}: raise WireError('string of %d bytes' % {length})")
     stop = src.fresh("stop")
     src.add(f"{stop} = pos + {length}")
@@ -236,7 +173,7 @@ def _decode_sized(src: _Source, spec: Spec, version: int, flexible: bool, target
     src.indent -= 1
 
 
-def _decode_array(src: _Source, spec: Spec, version: int, flexible: bool, target: str) -> None:
+def _decode_array(src: Source, spec: Spec, version: int, flexible: bool, target: str) -> None:
     assert spec.element is not None
     count = _decode_length(src, flexible, "i", 4)
     smallest = max(1, minimum_size(spec.element, version, flexible))
@@ -253,7 +190,11 @@ def _decode_array(src: _Source, spec: Spec, version: int, flexible: bool, target
         # The list grows under another name: inside a loop of a loop the target is assigned once per round.
         items = src.fresh("items")
         src.add(f"{items} = []")
-        src.add(f"for _ in range({count}):")
+        is_tried = not src.sliced and has_short_form(spec.element, version)
+        if is_tried:
+            assert spec.element.struct is not None
+            decode_short_structs(src, spec.element.struct, version, flexible, count, items)
+        src.add(f"for _ in range({f'0 if {items} else {count}' if is_tried else count}):")
         src.indent += 1
         src.may_pause()
         _decode_value(src, spec.element, version, flexible, element)
@@ -263,7 +204,7 @@ def _decode_array(src: _Source, spec: Spec, version: int, flexible: bool, target
     src.indent -= 1
 
 
-def _decode_tags(src: _Source, tagged: list[tuple[str, Spec]], version: int) -> None:
+def _decode_tags(src: Source, tagged: list[tuple[str, Spec]], version: int) -> None:
     """Known tags fill their fields; unknown ones are skipped, never an error."""
     count, tag, size, stop = (src.fresh(stem) for stem in ("tags", "tag", "size", "stop"))
     src.add(f"{count} = buf[pos]; pos += 1")
@@ -291,7 +232,7 @@ def _decode_tags(src: _Source, tagged: list[tuple[str, Spec]], version: int) -> 
 
 
 def minimum_size(spec: Spec, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this kind takes, to refuse counts that the message cannot hold."""
+    """The minimum size of a value of this type, to reject counts that exceed the message."""
     if spec.kind in FIXED_SIZES:
         return FIXED_SIZES[spec.kind]
     if spec.kind == "struct":
@@ -314,15 +255,15 @@ def minimum_size(spec: Spec, version: int, flexible: bool) -> int:
 
 def make_encoder(cls: type[Any], version: int, flexible: bool) -> Encoder:
     """A function (message, parts) that appends the message's bytes to the list `parts`."""
-    return _encoder(_Source(), cls, version, flexible)  # type: ignore[no-any-return]
+    return _encoder(Source(), cls, version, flexible)  # type: ignore[no-any-return]
 
 
 def make_sliced_encoder(cls: type[Any], version: int, flexible: bool) -> SlicedEncoder:
-    """The same as a generator. Whenever it yields, the caller may take away what is in `parts`."""
-    return _encoder(_Source(sliced=True), cls, version, flexible)  # type: ignore[no-any-return]
+    """The same as a generator. Whenever it yields, the caller may remove the content of `parts`."""
+    return _encoder(Source(sliced=True), cls, version, flexible)  # type: ignore[no-any-return]
 
 
-def _encoder(src: _Source, cls: type[Any], version: int, flexible: bool) -> Any:
+def _encoder(src: Source, cls: type[Any], version: int, flexible: bool) -> Any:
     src.lines.append("def encode(message, parts):")
     src.names["FAILURES"] = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
     src.add("append = parts.append")
@@ -337,7 +278,7 @@ def _encoder(src: _Source, cls: type[Any], version: int, flexible: bool) -> Any:
     return src.compile("encode")
 
 
-def _encode_struct(src: _Source, cls: type[Any], version: int, flexible: bool, value: str, append: str) -> None:
+def _encode_struct(src: Source, cls: type[Any], version: int, flexible: bool, value: str, append: str) -> None:
     run: list[tuple[str, Spec]] = []
     tagged: list[tuple[str, Spec]] = []
     for name, spec in specs_of(cls):
@@ -352,6 +293,9 @@ def _encode_struct(src: _Source, cls: type[Any], version: int, flexible: bool, v
         else:
             _encode_run(src, run, append)
             _encode_value(src, spec, version, flexible, field, append)
+    if flexible and run and not tagged:
+        _encode_run(src, run, append, padding="x")  # a byte of zero: no tags
+        return
     _encode_run(src, run, append)
     if flexible:
         _encode_tags(src, sorted(tagged, key=lambda entry: entry[1].tag or 0), version, append)
@@ -365,15 +309,15 @@ def _is_default(spec: Spec, field: str) -> str:
     return f"{field} == {spec.default!r}"
 
 
-def _encode_refusal(src: _Source, cls: type[Any], name: str, spec: Spec, version: int, field: str) -> None:
+def _encode_refusal(src: Source, cls: type[Any], name: str, spec: Spec, version: int, field: str) -> None:
     src.add(f"if not ({_is_default(spec, field)}):")
     src.add(f"    raise WireError('{cls.__name__} v{version} cannot carry {name}')")
 
 
-def _encode_run(src: _Source, run: list[tuple[str, Spec]], append: str) -> None:
+def _encode_run(src: Source, run: list[tuple[str, Spec]], append: str, padding: str = "") -> None:
     if not run:
         return
-    formats = "".join(FIXED_FORMATS[spec.kind] for _, spec in run)
+    formats = "".join(FIXED_FORMATS[spec.kind] for _, spec in run) + padding
     values = ", ".join(field for field, _ in run)
     for field, spec in run:
         if spec.kind == "uuid":
@@ -382,12 +326,12 @@ def _encode_run(src: _Source, run: list[tuple[str, Spec]], append: str) -> None:
     run.clear()
 
 
-def _encode_uuid_check(src: _Source, field: str) -> None:
-    """struct would pad or cut an id of another length without a word."""
+def _encode_uuid_check(src: Source, field: str) -> None:
+    """struct would silently pad or truncate an id of another length."""
     src.add(f"if len({field}) != 16: raise WireError('id of %d bytes, not 16' % len({field}))")
 
 
-def _encode_value(src: _Source, spec: Spec, version: int, flexible: bool, field: str, append: str) -> None:
+def _encode_value(src: Source, spec: Spec, version: int, flexible: bool, field: str, append: str) -> None:
     if spec.kind in FIXED_FORMATS:
         _encode_run(src, [(field, spec)], append)
     elif spec.kind == "struct":
@@ -410,7 +354,7 @@ def _encode_value(src: _Source, spec: Spec, version: int, flexible: bool, field:
         _encode_sized(src, spec, version, flexible, field, append)
 
 
-def _encode_null(src: _Source, spec: Spec, version: int, flexible: bool, name: str, append: str) -> None:
+def _encode_null(src: Source, spec: Spec, version: int, flexible: bool, name: str, append: str) -> None:
     """Opens `if value is None: … else:`; the caller fills the else branch, one step deeper."""
     src.add(f"if {name} is None:")
     if spec.nullable_at(version):
@@ -422,14 +366,14 @@ def _encode_null(src: _Source, spec: Spec, version: int, flexible: bool, name: s
     src.indent += 1
 
 
-def _encode_length(src: _Source, flexible: bool, formats: str, length: str, append: str) -> None:
+def _encode_length(src: Source, flexible: bool, formats: str, length: str, append: str) -> None:
     if flexible:
         src.add(f"{append}(UV[{length} + 1] if {length} < 127 else to_uvarint({length} + 1))")
     else:
         src.add(f"{append}({src.struct_method(formats, 'pack')}({length}))")
 
 
-def _encode_sized(src: _Source, spec: Spec, version: int, flexible: bool, field: str, append: str) -> None:
+def _encode_sized(src: Source, spec: Spec, version: int, flexible: bool, field: str, append: str) -> None:
     data = src.fresh("b")
     length = src.fresh("n")
     src.add(f"{data} = {field}")
@@ -438,14 +382,14 @@ def _encode_sized(src: _Source, spec: Spec, version: int, flexible: bool, field:
         src.add(f"{data} = {data}.encode()")
     src.add(f"{length} = len({data})")
     if spec.kind == "string" and flexible:
-        # A compact string could be longer, but Kafka refuses it, so nobody else could read it.
+        # A compact string could be longer, but Kafka rejects it, so no other client could read it.
         src.add(f"if {length} > {MAX_STRING}: raise WireError('string of %d bytes' % {length})")
     _encode_length(src, flexible, "h" if spec.kind == "string" else "i", length, append)
     src.add(f"{append}({data})")
     src.indent -= 1
 
 
-def _encode_array(src: _Source, spec: Spec, version: int, flexible: bool, field: str, append: str) -> None:
+def _encode_array(src: Source, spec: Spec, version: int, flexible: bool, field: str, append: str) -> None:
     assert spec.element is not None
     items = src.fresh("items")
     src.add(f"{items} = {field}")
@@ -475,8 +419,8 @@ def _encode_array(src: _Source, spec: Spec, version: int, flexible: bool, field:
     src.indent -= 1
 
 
-def _encode_tags(src: _Source, tagged: list[tuple[str, Spec]], version: int, append: str) -> None:
-    """Tagged fields at their default are not written: that is what makes them free for those who do not use them."""
+def _encode_tags(src: Source, tagged: list[tuple[str, Spec]], version: int, append: str) -> None:
+    """Tagged fields at their default are not written, so unused fields take no space."""
     if not tagged:
         src.add(f"{append}(b'\\x00')")
         return

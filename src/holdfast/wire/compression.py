@@ -1,7 +1,7 @@
-"""The five compression codecs of a record batch, with a limit on what they may unpack to.
+"""The five compression codecs of a record batch, with a limit on the decompressed size.
 
-A compressed batch comes from outside: a few kilobytes can claim gigabytes. Nothing here allocates more than
-the caller's limit, and whatever is wrong with the input ends in :class:`CompressionError`.
+Compressed batches are untrusted: a few kilobytes can decompress to gigabytes. No function allocates more than the
+caller's limit, and invalid input raises :class:`CompressionError`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from holdfast.wire.errors import WireError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# Far above what a batch of the default message.max.bytes (1 MiB) unpacks to, far below what hurts a process.
+# Far above the decompressed size of a batch of the default message.max.bytes (1 MiB), and far below a size that harms a
+# process.
 DEFAULT_MAX_OUTPUT = 64 * 1024 * 1024
 
 _MAPPED_FROM = 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-# snappy-java cuts its stream into blocks of this size; readers allocate per block, so ours are no larger.
+# snappy-java splits its stream into blocks of this size. Readers allocate per block, so ours are no larger.
 _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")
 
@@ -41,11 +42,11 @@ class Codec(IntEnum):
 
 
 class CompressionError(WireError):
-    """Compressed bytes that cannot be unpacked, or only to more than the limit."""
+    """Compressed bytes cannot be decompressed, or exceed the limit."""
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """Pack as Kafka's own clients do, so that each of them can unpack it."""
+    """Compress as Kafka's own clients do, so that all of them can decompress it."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -58,7 +59,8 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_output: int = DEFAULT_MAX_OUTPUT) -> Buffer:
-    """Unpack at most `max_output` bytes. What was never packed is there already, however large."""
+    """Decompress to at most `max_output` bytes. The limit does not apply to uncompressed data, which is already in
+    memory."""
     if codec == Codec.NONE:
         return data
     if codec == Codec.SNAPPY:
@@ -77,15 +79,15 @@ _DECOMPRESS_INTO: dict[int, Callable[[Buffer, bytearray | mmap], int]] = {
 
 
 def _decompress_bounded(into: Callable[[Buffer, bytearray | mmap], int], data: Buffer, max_output: int) -> memoryview:
-    """Unpack into a buffer that grows with need, since the formats need not say how much comes out.
+    """Decompress into a growing buffer, because the formats need not contain the decompressed size.
 
-    The decoder stops at the buffer's end, so a bomb costs one buffer of the limit at most. A corrupt input is
-    tried as often as one that is too large: the two are not told apart by anything but an error's wording.
+    The decoder stops at the buffer's end, so a decompression bomb costs at most one buffer of the limit. Corrupt input
+    is retried as often as input that is too large, because only the text of the error distinguishes the two.
     """
     room = min(max_output, max(8 * len(data), 64 * 1024))
     while True:
-        # A mapping's pages are made as they are written to, by the decoder and without the interpreter's lock; a large
-        # bytearray would be filled with zeros under it.
+        # The kernel allocates a mapping's pages when the decoder writes to them, without the interpreter's lock. A
+        # large bytearray would be filled with zeros while holding it.
         output: bytearray | mmap = bytearray(room) if room <= _MAPPED_FROM else mmap(-1, room)
         try:
             return memoryview(output)[: into(data, output)]
@@ -97,7 +99,7 @@ def _decompress_bounded(into: Callable[[Buffer, bytearray | mmap], int], data: B
 
 
 def _compress_lz4(data: Buffer) -> bytes:
-    # Java's reader refuses frames with linked blocks.
+    # Java's reader rejects frames with linked blocks.
     compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())

@@ -1,8 +1,9 @@
-"""The protocol inside the group protocol: what members of type "consumer" tell their leader and get from it.
+"""The embedded protocol of groups of type "consumer": subscriptions and assignments.
 
 Both messages begin with an int16 version and are never flexible. Subscription v1 adds the partitions that the member
 still owns (KIP-429), v2 the generation in which it got them (KIP-792), v3 its rack (KIP-881); all versions of
-Assignment look the same. A version above ours is read as ours: later ones may only add fields at the end.
+Assignment have the same layout. A higher version is read as our highest, because later versions may only add fields at
+the end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LATEST_VERSION: Final = 3
 FIRST_WITH_OWNED: Final = 1
 NO_GENERATION: Final = -1
 EMPTY_ASSIGNMENT: Final = bytes.fromhex("0000 00000000 ffffffff")
-"""Nothing assigned, no user data, v0: for a member that its leader forgot. Clients fail on zero bytes."""
+"""An empty assignment without user data, v0, for a member that its leader omitted. Clients fail on zero bytes."""
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -52,14 +53,14 @@ class Assignment:
 
 @message(versions=(0, 0))
 class _SubscribedTopics:
-    """What all versions of a subscription begin with."""
+    """The common beginning of all versions of a subscription."""
 
     version: int = int16()
     topics: list[str] = array(string())
 
 
 def encode_subscription(subscription: Subscription, version: int = LATEST_VERSION) -> bytes:
-    """Equal subscriptions give equal bytes, by which the coordinator tells whether a member changed its mind."""
+    """Equal subscriptions have equal bytes, so that the coordinator can detect a change."""
     ordered = Subscription(
         topics=sorted(subscription.topics, key=_java_order),
         user_data=subscription.user_data,
@@ -79,7 +80,7 @@ def decode_subscription(metadata: Buffer) -> Subscription:
             raise
         subscription = decode(Subscription, 0, metadata, _INT16.size)
         if _INT16.size + len(encode(subscription, 0)) != len(metadata):
-            raise  # it ends elsewhere: the bytes are damaged
+            raise  # it ends elsewhere, so the bytes are damaged
     subscription.generation_id = max(subscription.generation_id, NO_GENERATION)
     subscription.rack_id = subscription.rack_id or None
     return subscription
@@ -90,10 +91,10 @@ def encode_assignment(assignment: Assignment, version: int = LATEST_VERSION) -> 
 
 
 class AssignmentWriter:
-    """Writes the assignments of many members, as `encode_assignment` does, straight from partitions by topic.
+    """Encodes the assignments of many members, as `encode_assignment` does, directly from partitions by topic.
 
-    A leader writes one for each of its members, and they name the same topics over and over: what a topic comes to is
-    kept. With a million partitions this takes a tenth of the time of the messages that describe them.
+    A leader encodes one for each member, with the same topics, so encoded topics are cached. With a million partitions
+    this takes a tenth of the time of encoding messages.
     """
 
     def __init__(self, version: int = LATEST_VERSION) -> None:
@@ -101,7 +102,7 @@ class AssignmentWriter:
         self._topics: dict[str, tuple[bytes, bytes]] = {}
 
     def write(self, partitions: Mapping[str, Sequence[int]], user_data: bytes | None = None) -> bytes:
-        """Topics without partitions are left out."""
+        """Topics without partitions are omitted."""
         try:
             entries = [(self._topic(topic), numbers) for topic, numbers in partitions.items() if len(numbers)]
             entries.sort(key=_by_topic)
@@ -117,7 +118,7 @@ class AssignmentWriter:
         return b"".join(parts)
 
     def _topic(self, topic: str) -> tuple[bytes, bytes]:
-        """By what it is sorted, and how it is written."""
+        """Its sort key, and its encoded form."""
         known = self._topics.get(topic)
         if known is None:
             name = topic.encode()
@@ -136,14 +137,14 @@ def decode_assignment(assignment: Buffer) -> Assignment:
 def subscribed_topics(metadata: Buffer) -> list[str]:
     """The topics of a subscription, for a coordinator that needs no more of it.
 
-    The version and all that follows the topics may be anything. WireError says that even the topics cannot be read;
-    then nobody can tell which topics the member reads, which is not the same as none.
+    The version and the bytes after the topics are ignored. Raises WireError if the topics are unreadable; they are then
+    unknown, which is not the same as none.
     """
     return decode(_SubscribedTopics, 0, metadata).topics
 
 
 def topic_count(metadata: Buffer) -> int:
-    """How many topics a subscription says that it has, without a look at them."""
+    """The number of topics in a subscription, without decoding them."""
     try:
         (count,) = _INT32.unpack_from(metadata, _INT16.size)
     except error as failure:
@@ -152,7 +153,7 @@ def topic_count(metadata: Buffer) -> int:
 
 
 def _ordered(entries: list[TopicPartitions]) -> list[TopicPartitions]:
-    """One entry a topic, topics and partitions in order."""
+    """One entry per topic, with topics and partitions in order."""
     partitions: dict[str, list[int]] = {}
     for entry in entries:
         partitions.setdefault(entry.topic, []).extend(entry.partitions)

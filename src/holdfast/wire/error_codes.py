@@ -1,4 +1,4 @@
-"""Kafka's error codes under Kafka's names, as of Kafka 4.3. What each one means is said where it is answered."""
+"""Kafka's error codes under Kafka's names, as of Kafka 4.3. The code that returns an error explains it."""
 
 from enum import IntEnum
 

@@ -1,5 +1,5 @@
-"""The one error that malformed or unencodable bytes end in."""
+"""The error for malformed bytes and for messages that cannot be encoded."""
 
 
 class WireError(Exception):
-    """Bytes that are not what they claim to be, or a message that its version cannot carry."""
+    """The bytes are malformed, or a version cannot encode the message."""

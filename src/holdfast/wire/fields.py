@@ -1,15 +1,15 @@
-"""The vocabulary in which messages are declared: one function per Kafka type.
+"""Functions that declare the fields of messages, one per Kafka type.
 
 A message is a class whose attributes are declared with these functions, in wire order:
 
     group_instance_id: str | None = string(since=3, nullable=3, default=None)
 
-`since` and `until` bound the versions in which the field is on the wire, `nullable` is the first version that
-may carry null, `tag` makes it a tagged field. Leaving a field that a version lacks at a value other than its
-default is an error, unless the field is `ignorable`: then it is silently dropped, as Kafka does.
+`since` and `until` bound the versions in which the field is on the wire, `nullable` is the first version that may carry
+null, `tag` makes it a tagged field. If a version lacks a field, encoding a value other than the default is an error,
+unless the field is `ignorable`. An ignorable field is silently dropped, as in Kafka.
 
-The functions return `Any` because what they return becomes the attribute's default in a dataclass; the attribute's
-annotation is what the type checker sees. A test compares the annotations with the declarations.
+The functions return `Any` because the result becomes the attribute's default in a dataclass. The type checker uses the
+attribute's annotation. A test compares the annotations with the declarations.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, Final
 
 LATEST: Final = 1 << 15
 ZERO_UUID: Final = bytes(16)
-"""Kafka's way to say "no topic id"."""
+"""Kafka's value for "no topic id"."""
 OPERATIONS_NOT_REQUESTED: Final = -(1 << 31)
-"""Stands for authorized operations that nobody asked for."""
+"""Kafka's value for authorized operations that were not requested."""
 
 FIXED_FORMATS: Final = {
     "bool": "?",
@@ -50,7 +50,7 @@ FIXED_SIZES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How one field looks on the wire, and in which versions it does so."""
+    """The encoding of one field, and its versions."""
 
     kind: str
     since: int = 0
@@ -99,7 +99,7 @@ uint32 = _fixed("uint32", 0)
 int64 = _fixed("int64", 0)
 float64 = _fixed("float64", 0.0)
 uuid = _fixed("uuid", ZERO_UUID)
-"""Sixteen raw bytes: an id is compared and looked up far more often than it is printed."""
+"""Sixteen raw bytes, because an id is compared and looked up far more often than it is printed."""
 
 
 def _sized(kind: str, default: Any) -> Any:

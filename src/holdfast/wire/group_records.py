@@ -1,6 +1,6 @@
-"""What the coordinator keeps in `__consumer_offsets`: offsets and groups in Kafka's own layouts, and three of our own.
+"""The records in `__consumer_offsets`: offsets and groups in Kafka's formats, and three record types of Holdfast.
 
-Key and value each begin with an int16. The key's says what the record is about, the value's is the layout's version:
+Key and value each begin with an int16. In the key it is the record type, in the value the version of the format:
 
     key 0, 1   OffsetCommitKey        OffsetCommitValue 0 to 4        Kafka's; 0 is what the oldest brokers wrote
     key 2      GroupMetadataKey       GroupMetadataValue 0 to 4       Kafka's
@@ -8,12 +8,12 @@ Key and value each begin with an int16. The key's says what the record is about,
     key 10001  HighestGenerationKey   HighestGenerationValue 0        ours
     key 10002  ExtensionsKey          ExtensionsValue 0 to 1          ours; v1 adds the partitions that were left out
 
-A record without a value says that what the key names is gone. Readers skip keys that they do not know: Kafka ours, and
-we those of Kafka's newer kinds of groups (3 and up).
+A record without a value is a tombstone: the object of the key was deleted. Readers skip unknown keys. Kafka skips ours,
+and we skip those of Kafka's newer group types (3 and up).
 
 OffsetCommitValue v1 adds a time of expiry, which v2 drops again; v3 adds the leader epoch (KIP-320). GroupMetadataValue
-v1 tells rebalance and session time-out apart, v2 adds the time of the last change, v3 the instance id (KIP-345). v4 of
-either is the first flexible one (KIP-915), and where Kafka puts the topic's id.
+v1 has separate rebalance and session timeouts, v2 adds the time of the last change, v3 the instance id (KIP-345). v4 of
+either is the first flexible version (KIP-915), and Kafka adds the topic's id to it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class GenerationMember:
 class GenerationValue:
     """A generation that all members have joined and whose leader has not sent the assignments yet.
 
-    Kafka forgets it in a crash and gives its number to another one; see `docs/differences.md`.
+    Kafka loses it in a crash and reuses its number; see `docs/differences.md`.
     """
 
     protocol_type: str = string()
@@ -114,12 +114,12 @@ class GenerationValue:
 
 @message(versions=(10_001, 10_001))
 class HighestGenerationKey:
-    """The only one of its kind, so it names nothing."""
+    """There is only one such record, so the key has no fields."""
 
 
 @message(versions=(0, 0))
 class HighestGenerationValue:
-    """The highest generation of all groups that were deleted: a new group starts above it."""
+    """The highest generation of all deleted groups. A new group starts above it."""
 
     generation: int = int32()
 
@@ -133,36 +133,38 @@ class ExtensionsKey:
 class RegisteredMember:
     group_instance_id: str = string()
     deadline: int = int64()
-    """Until when it is waited for, in milliseconds of the wall clock."""
+    """When its registration expires, in milliseconds of the wall clock."""
 
 
 @struct_type
-class LeftOut:
+class UnassignedTopic:
     name: str = string()
     partitions: int = int32()
-    """How many of them the leader knew of when it left some out of all shares."""
+    """The number of partitions that the leader knew when it left some of them unassigned."""
 
 
 @message(versions=(0, 1))
 class ExtensionsValue:
-    """What a group has beyond Kafka: its configs, who was announced, and what changed hands without a rebalance."""
+    """Holdfast's additional state of a group: configs, registered members, and in-generation changes."""
 
     target_size: int = int32(default=0)
     standby_takeover_ms: int = int32(default=-1)
     registered: list[RegisteredMember] = array(RegisteredMember)
     generation: int = int32()
-    """The one that the rest is about; in any other it means nothing."""
-    quiet_changes: int = int32()
-    changed: list[str] = array(string())
-    """Members whose share is another than they joined for. They may not have heard of it."""
-    left_out: list[LeftOut] = array(LeftOut, since=1)
-    """Topics that were not assigned as a whole, on purpose."""
+    """The generation to which the fields below apply."""
+    in_generation_changes: int = int32()
+    changed_members: list[str] = array(string())
+    """Members whose assignment has changed since they joined. They may not know it yet."""
+    unassigned_on_purpose: list[UnassignedTopic] = array(UnassignedTopic, since=1)
+    """Topics with partitions that were left unassigned on purpose."""
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
 
 GroupRecordKey = OffsetCommitKey | GroupMetadataKey | GenerationKey | HighestGenerationKey | ExtensionsKey
 GroupRecordValue = OffsetCommitValue | GroupMetadataValue | GenerationValue | HighestGenerationValue | ExtensionsValue
+GroupRecord = tuple[GroupRecordKey, GroupRecordValue | None]
+"""A key and its value. A record without a value is a tombstone."""
 
 _KINDS: Final[dict[int, tuple[type[GroupRecordKey], type[GroupRecordValue]]]] = {
     0: (OffsetCommitKey, OffsetCommitValue),
@@ -175,28 +177,33 @@ _KINDS: Final[dict[int, tuple[type[GroupRecordKey], type[GroupRecordValue]]]] = 
 """Key and value by the key's version."""
 
 _KEY_VERSIONS: Final[dict[type[GroupRecordKey], int]] = {key: version for version, (key, _) in _KINDS.items()}
-"""The version in which a key is written: the last one that it has."""
+"""The version in which a key is written: its highest one."""
 
 
 _OFFSET_KEY_VERSION: Final = 1
 _OFFSET_KEY: Final = _INT16.pack(_OFFSET_KEY_VERSION)
 _OFFSET_VALUE_VERSION: Final = 3
 _REMEMBERED: Final = 128
-"""Groups with their topic whose part of a key is at hand. Few: a hostile name has 32 kB."""
+"""The number of cached key prefixes of a group and topic. It is small, because a hostile name may have 32 kB."""
 _INT32: Final = Struct(">i")
 _PLAIN_OFFSET: Final = Struct(">hqihq")
-"""OffsetCommitValue v3 without metadata, its version in front: version, offset, leader epoch, 0, time of the commit."""
+"""OffsetCommitValue v3 without metadata: version, offset, leader epoch, 0, time of the commit."""
+
+
+def offset_key_prefix(group: str, topic: str) -> bytes:
+    """An offset's key without the partition. It is the same for many offsets of a commit."""
+    try:
+        names = group.encode(), topic.encode()
+        return b"".join([_OFFSET_KEY, *[part for name in names for part in (_INT16.pack(len(name)), name)]])
+    except (error, UnicodeEncodeError) as failure:
+        raise WireError(f"cannot encode the key of an offset: {failure}") from failure
 
 
 @lru_cache(_REMEMBERED)
-def _offset_key_prefix(group: str, topic: str) -> bytes:
-    """All of an offset's key but the partition: a commit has many with the same."""
-    return _encode_key(OffsetCommitKey(group, topic, 0))[: -_INT32.size]
-
-
-@lru_cache(_REMEMBERED)
-def _names_in(prefix: bytes) -> tuple[str, str] | None:
-    """Group and topic of an offset's key without its partition; None if that is not what the bytes are."""
+def names_in(prefix: bytes) -> tuple[str, str] | None:
+    """Group and topic of an offset's key without its partition; None if the bytes are something else."""
+    if not prefix.startswith(_OFFSET_KEY):
+        return None
     try:
         key, end = decoder(OffsetCommitKey, _OFFSET_KEY_VERSION)(prefix + bytes(_INT32.size), _INT16.size)
     except WireError:
@@ -204,10 +211,14 @@ def _names_in(prefix: bytes) -> tuple[str, str] | None:
     return (key.group, key.topic) if end == len(prefix) + _INT32.size else None
 
 
+def encode_record(key: GroupRecordKey, value: GroupRecordValue | None) -> tuple[bytes, bytes | None]:
+    return encode_key(key), None if value is None else encode_value(value)
+
+
 def encode_key(key: GroupRecordKey) -> bytes:
     if type(key) is OffsetCommitKey:
         try:
-            return _offset_key_prefix(key.group, key.topic) + _INT32.pack(key.partition)
+            return offset_key_prefix(key.group, key.topic) + _INT32.pack(key.partition)
         except error as failure:
             raise WireError(f"cannot encode {key}: {failure}") from failure
     return _encode_key(key)
@@ -219,38 +230,28 @@ def _encode_key(key: GroupRecordKey) -> bytes:
 
 
 def encode_value(value: GroupRecordValue, version: int | None = None) -> bytes:
-    """The value in the given version, or in the one that suits what it holds."""
+    """The value in the given version, or in a suitable one."""
     if version is None:
         version = _version_for(value)
-        if version == _OFFSET_VALUE_VERSION and type(value) is OffsetCommitValue and value.metadata == "":
-            # Nearly every commit is such: a third of the time that the generated code takes.
-            return _plain_offset(value)
     encoded = encode(value, version)
     return _INT16.pack(version) + encoded
 
 
-def _plain_offset(value: OffsetCommitValue) -> bytes:
-    try:
-        return _PLAIN_OFFSET.pack(_OFFSET_VALUE_VERSION, value.offset, value.leader_epoch, 0, value.commit_timestamp)
-    except error as failure:
-        raise WireError(f"cannot encode {value}: {failure}") from failure
-
-
 def _version_for(value: GroupRecordValue) -> int:
-    """What older brokers read too (of Kafka's v3, before KIP-915), unless only another has room for what is set."""
+    """The version that older brokers can read (v3 for Kafka's, before KIP-915), unless a field requires another."""
     if isinstance(value, OffsetCommitValue):
         if value.expire_timestamp != -1:
             return 1
         return 3 if value.topic_id == ZERO_UUID else 4
     if isinstance(value, ExtensionsValue):
-        return 1 if value.left_out else 0
+        return 1 if value.unassigned_on_purpose else 0
     return 3 if isinstance(value, GroupMetadataValue) else 0
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[GroupRecordKey, GroupRecordValue | None] | None:
-    """What a record says; None when its key is of a kind that we do not know and therefore skip.
+    """The decoded record; None if its key has an unknown type, which is skipped.
 
-    A value in a version that we do not know is an error, not skipped: we would forget an offset or a group.
+    A value of an unknown version is an error. Skipping it would lose an offset or a group.
     """
     if type(key) is bytes and type(value) is bytes and (plain := _decode_plain_offset(key, value)) is not None:
         return plain
@@ -265,11 +266,12 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[GroupRecordKey, Gr
 
 
 def _decode_plain_offset(key: bytes, value: bytes) -> tuple[OffsetCommitKey, OffsetCommitValue] | None:
-    """Nearly every record of a journal is such, and a start waits for all of them: in three fifths of the time."""
-    if len(value) != _PLAIN_OFFSET.size or not key.startswith(_OFFSET_KEY):
+    """A fast path that takes three fifths of the time. Nearly every record of the group log is of this type, and a
+    start reads all of them."""
+    if len(value) != _PLAIN_OFFSET.size:
         return None
     version, offset, leader_epoch, metadata_length, committed_ms = _PLAIN_OFFSET.unpack(value)
-    names = _names_in(key[: -_INT32.size])
+    names = names_in(key[: -_INT32.size])
     if version != _OFFSET_VALUE_VERSION or metadata_length != 0 or names is None:
         return None
     (partition,) = _INT32.unpack_from(key, len(key) - _INT32.size)
@@ -288,13 +290,13 @@ def _version_prefix(buffer: Buffer, what: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` in which Kafka, too, keeps this group."""
-    # Java hashes a string by its UTF-16 units, in 32 bits with a sign.
+    """The partition of `__consumer_offsets` for this group, as in Kafka."""
+    # Java hashes the UTF-16 units of a string to a signed 32-bit number.
     units = group_id.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for unit in unpack(f">{len(units) // 2}H", units):
         hashed = (31 * hashed + unit) & 0xFFFFFFFF
     if hashed >= 1 << 31:
         hashed = (1 << 32) - hashed
-    # The lowest number of 32 bits has no positive counterpart; Kafka takes 0 for it.
+    # The lowest signed 32-bit number has no positive counterpart. Kafka uses 0.
     return 0 if hashed == 1 << 31 else hashed % partition_count

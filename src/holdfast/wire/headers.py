@@ -1,11 +1,11 @@
-"""What stands before every request and response: who asks for what, and which answer belongs to which question.
+"""The headers of requests and responses.
 
 A frame is a 4-byte length, a header and a message. Requests have header v1 (key, version, correlation id, client id)
-or, in a flexible version, v2: the same and tagged fields; the client id keeps its 2-byte length even there, so that a
-broker can read it before it knows whether it knows the version. Responses have header v0 (correlation id) or v1: the
-same and tagged fields. Tagged fields in headers are skipped: Kafka has defined none.
+or, in a flexible version, v2, which adds tagged fields. The client id keeps its 2-byte length even there, so that a
+broker can read it whether or not it supports the version. Responses have header v0 (correlation id) or v1, which adds
+tagged fields. Tagged fields in headers are skipped, because Kafka has defined none.
 
-Headers are on the path of every request, therefore read and written by hand rather than by generated code.
+Headers are on the path of every request, so they are handled by hand-written code rather than by generated code.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FAILURES: Final = (error, IndexError, UnicodeError)
 def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, int]:
     """(API key, version, correlation id, client id, position of the message) of a request without its length.
 
-    Of an API that we do not know, the position is the one after the client id, tagged fields or not: there is nobody
-    to read further.
+    For an unknown API, the position is after the client id even if tagged fields follow, because the message is not
+    read.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(buffer)
@@ -46,7 +46,8 @@ def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, in
             raise WireError(f"client id of {length} bytes")
         api = APIS.get(api_key)
         if api is not None and api_version >= api.flexible:
-            position = _skip_tags(buffer, position)
+            # Kafka has defined no tagged fields here, so usually there are none.
+            position = position + 1 if buffer[position] == 0 else _skip_tags(buffer, position)
     except _FAILURES as failure:
         raise WireError(f"malformed request header: {failure}") from failure
     return api_key, api_version, correlation_id, client_id, position
@@ -69,7 +70,7 @@ def encode_request(message: Any, version: int, correlation_id: int, client_id: s
 
 
 def response_header(correlation_id: int, api_key: int, version: int) -> bytes:
-    """The header alone, without the frame's length."""
+    """The header without the frame's length."""
     packed = _packed_int32(correlation_id)
     return packed + b"\x00" if _response_has_tags(api_key, version) else packed
 
@@ -100,13 +101,14 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Any]:
 
 
 def _response_has_tags(api_key: int, version: int) -> bool:
-    """ApiVersions never has: a client must be able to read the answer to a version that the broker does not know."""
+    """Never in ApiVersions, because a client must be able to read the response to a version that the broker does not
+    support."""
     api = APIS.get(api_key)
     return api is not None and version >= api.flexible and api is not API_VERSIONS
 
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
-    """The position after the tagged fields. Each takes two bytes at least, so the buffer's end bounds the loop."""
+    """The position after the tagged fields. Each takes at least two bytes, so the buffer's end bounds the loop."""
     count = buffer[position]
     if count == 0:
         return position + 1

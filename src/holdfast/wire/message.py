@@ -1,4 +1,4 @@
-"""Declaring messages, and the two functions that everybody calls: `encode` and `decode`.
+"""Declares messages, and provides `encode` and `decode`.
 
     HEARTBEAT = Api(12, "Heartbeat", versions=(0, 4), flexible=4)
 
@@ -28,17 +28,18 @@ from holdfast.wire.codegen import (
 )
 from holdfast.wire.errors import WireError
 from holdfast.wire.fields import LATEST
+from holdfast.wire.struct_class import struct_class
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 Records = bytes | bytearray | memoryview
-"""Record batches as they stand on the wire: a view of the request they came in."""
+"""Record batches in wire format: a view of their request."""
 Part = Buffer | Sized
-"""A piece of an encoded message: bytes, or records that the sender fetches from where they are."""
+"""A piece of an encoded message: bytes, or records that the sender reads from their file."""
 
 
 class Message(Protocol):
-    """What `@message` adds to a class."""
+    """The attributes that `@message` adds to a class."""
 
     VERSIONS: ClassVar[tuple[int, int]]
     FLEXIBLE: ClassVar[int]
@@ -71,22 +72,41 @@ APIS: dict[int, Api] = {}
 
 @dataclass_transform()
 def struct_type(cls: type[T]) -> type[T]:
-    """A part of a message that has fields of its own."""
-    return dataclass(slots=True)(cls)
+    """A nested structure of a message."""
+    return struct_class(cls)
+
+
+class _Codecs(dict[int, Any]):
+    """The codecs of one message by version. Each is generated when it is first looked up. After that the lookup is
+    cheap, because it is on the path of every request."""
+
+    __slots__ = ("_make", "_message")
+
+    def __init__(self, message: Any, make: Callable[[Any, int, bool], Any]) -> None:
+        super().__init__()
+        self._message = message
+        self._make = make
+
+    def __missing__(self, version: int) -> Any:
+        lowest, highest = self._message.VERSIONS
+        if not lowest <= version <= highest:
+            raise WireError(f"{self._message.__name__} has no version {version}; it has {lowest} to {highest}")
+        made = self[version] = self._make(self._message, version, version >= self._message.FLEXIBLE)
+        return made
 
 
 @dataclass_transform()
 def message(*, versions: tuple[int, int], flexible: int = LATEST) -> Callable[[type[T]], type[T]]:
-    """A message that is not a request or response: headers, journal records, embedded protocols."""
+    """A message that is neither a request nor a response: headers, records of the group log, embedded protocols."""
 
     def declare(cls: type[T]) -> type[T]:
-        declared: Any = dataclass(slots=True)(cls)
+        declared: Any = struct_class(cls)
         declared.VERSIONS = versions
         declared.FLEXIBLE = flexible
-        declared.encoders = {}
-        declared.decoders = {}
-        declared.sliced_encoders = {}
-        declared.sliced_decoders = {}
+        declared.encoders = _Codecs(declared, make_encoder)
+        declared.decoders = _Codecs(declared, make_decoder)
+        declared.sliced_encoders = _Codecs(declared, make_sliced_encoder)
+        declared.sliced_decoders = _Codecs(declared, make_sliced_decoder)
         return declared  # type: ignore[no-any-return]  # the same class, with class attributes added
 
     return declare
@@ -112,47 +132,22 @@ def response(api: Api) -> Callable[[type[T]], type[T]]:
     return declare
 
 
-def _checked(cls: Any, version: int) -> int:
-    lowest, highest = cls.VERSIONS
-    if not lowest <= version <= highest:
-        raise WireError(f"{cls.__name__} has no version {version}; it has {lowest} to {highest}")
-    return version
-
-
 def encoder(cls: Any, version: int) -> Encoder:
-    try:
-        return cls.encoders[version]  # type: ignore[no-any-return]
-    except KeyError:
-        made = cls.encoders[version] = make_encoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
-        return made
+    return cls.encoders[version]  # type: ignore[no-any-return]
 
 
 def decoder(cls: Any, version: int) -> Decoder:
-    try:
-        return cls.decoders[version]  # type: ignore[no-any-return]
-    except KeyError:
-        made = cls.decoders[version] = make_decoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
-        return made
+    return cls.decoders[version]  # type: ignore[no-any-return]
 
 
 def sliced_encoder(cls: Any, version: int) -> SlicedEncoder:
     """`encoder` as a generator, for a message that may be large."""
-    try:
-        return cls.sliced_encoders[version]  # type: ignore[no-any-return]
-    except KeyError:
-        made = make_sliced_encoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
-        cls.sliced_encoders[version] = made
-        return made
+    return cls.sliced_encoders[version]  # type: ignore[no-any-return]
 
 
 def sliced_decoder(cls: Any, version: int) -> SlicedDecoder:
     """`decoder` as a generator, for a message that may be large."""
-    try:
-        return cls.sliced_decoders[version]  # type: ignore[no-any-return]
-    except KeyError:
-        made = make_sliced_decoder(cls, _checked(cls, version), version >= cls.FLEXIBLE)
-        cls.sliced_decoders[version] = made
-        return made
+    return cls.sliced_decoders[version]  # type: ignore[no-any-return]
 
 
 def encode_parts(value: Any, version: int) -> list[Part]:
@@ -170,6 +165,6 @@ def encode(value: Any, version: int) -> bytes:
 
 
 def decode(cls: type[T], version: int, buffer: Buffer, position: int = 0) -> T:
-    """The message that starts at `position`. Bytes after it are left alone, as Kafka leaves them."""
+    """The message that starts at `position`. As in Kafka, bytes after it are ignored."""
     value, _ = decoder(cls, version)(buffer, position)
     return value  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
 """The records inside a batch.
 
-The broker itself looks inside a batch only where the protocol makes it (a timestamp's exact offset); clients,
-the journal and tests encode and decode here. Lengths are hostile until proven: each is checked against the
-bytes that are left before it is used.
+The broker decodes the records of a batch only if the protocol requires it (the exact offset of a timestamp). Clients,
+the group log and tests also use this module. Lengths are untrusted: each is compared with the remaining bytes before it
+is used.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from holdfast.wire.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     MIN_RECORD_SIZE,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
     TRANSACTIONAL,
     Batch,
     BatchError,
@@ -36,12 +38,14 @@ from holdfast.wire.compression import DEFAULT_MAX_OUTPUT, Codec, compress, decom
 MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
 
+_NO_EPOCH = -1
+
 _FRONT = struct.Struct(">qiibI")
 _BODY = struct.Struct(">hiqqqhii")
 
 
 class Record(NamedTuple):
-    """A record as applications see it. `offset` counts from the log's start once stored."""
+    """A record of an application. In a stored record, `offset` is its offset in the log."""
 
     offset: int
     timestamp: int
@@ -50,7 +54,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-# Half the time of a call by position, and there is one for each record.
+# Takes half the time of a call with positional arguments, and there is one for each record.
 _record = partial(tuple.__new__, Record)
 
 
@@ -70,7 +74,7 @@ def encode_batch(
     if not records:
         raise ValueError("a batch has at least one record")
     base_offset, base_timestamp = records[0].offset, records[0].timestamp
-    body = b"".join([_encoded_record(record, base_offset, base_timestamp) for record in records])
+    body = b"".join([encoded_record(record, base_offset, base_timestamp) for record in records])
     attributes = int(compression)
     attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     attributes |= LOG_APPEND_TIME if log_append_time else 0
@@ -88,6 +92,18 @@ def encode_batch(
     return _FRONT.pack(base_offset, length, leader_epoch, MAGIC, crc32c(behind_crc)) + behind_crc
 
 
+def batch_of(records: bytes, count: int, timestamp: int) -> Batch:
+    """A batch of encoded records that all have one timestamp. The log assigns its offset."""
+    if count < 1:
+        raise ValueError("a batch has at least one record")
+    body = 0, count - 1, timestamp, timestamp, NO_PRODUCER_ID, _NO_EPOCH, NO_SEQUENCE, count
+    behind_crc = _BODY.pack(*body) + records
+    length, crc = CRC_START - LENGTH_OVERHEAD + len(behind_crc), crc32c(behind_crc)
+    front = 0, length, _NO_EPOCH, MAGIC, crc
+    header = BatchHeader._make(front + body)
+    return Batch(header, memoryview(bytearray(_FRONT.pack(*front) + behind_crc)))
+
+
 def decode_batch(
     buffer: Buffer,
     position: int = 0,
@@ -96,6 +112,13 @@ def decode_batch(
     check_crc: bool = True,
 ) -> list[Record]:
     """All records of the batch at `position`, or :class:`~holdfast.wire.errors.WireError`."""
+    return decode_records(*unpack_batch(buffer, position, max_decompressed=max_decompressed, check_crc=check_crc))
+
+
+def unpack_batch(
+    buffer: Buffer, position: int = 0, *, max_decompressed: int = DEFAULT_MAX_OUTPUT, check_crc: bool = True
+) -> tuple[bytes, BatchHeader]:
+    """The decompressed records of the batch at `position`, for `decode_records`. The header is checked."""
     header = parse_header(buffer, position)
     if header.magic != MAGIC:
         raise BatchError(BatchFault.UNSUPPORTED_MAGIC, f"batch of magic {header.magic}")
@@ -109,21 +132,21 @@ def decode_batch(
     if not 0 <= header.record_count <= len(data) // MIN_RECORD_SIZE:
         message = f"{header.record_count} records cannot be in {len(data)} bytes"
         raise BatchError(BatchFault.INVALID_RECORD, message)
-    return _decode_records(data, header)
+    return data, header
 
 
 def with_max_timestamp(batch: Batch, latest: int) -> Batch:
     """The batch with the maximum timestamp that was found in its records.
 
-    Some clients leave the header's field unset. Kafka recomputes it for every batch; we only where it cannot
-    be true, because the time index would be misled.
+    Some clients leave the header's field unset. Kafka recomputes it for every batch. Holdfast recomputes it only if it
+    cannot be right, because the time index would be wrong.
     """
     header = batch.header
     data = with_timestamps(batch.data, header.base_offset, header.leader_epoch, latest, 0)
     return Batch(parse_header(data), memoryview(data))
 
 
-def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
+def decode_records(data: bytes, header: BatchHeader) -> list[Record]:
     base_timestamp = header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.has_log_append_time else None
     records: list[Record] = []
@@ -184,7 +207,7 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[tuple[s
 def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     byte = data[position]
     if byte < 0x80 and not byte & 1:
-        # Up to 63 bytes, which is most keys and many values: without a call.
+        # Without a call for up to 63 bytes, which covers most keys and many values.
         start = position + 1
         stop = start + (byte >> 1)
         if stop > end:
@@ -200,8 +223,8 @@ def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def decode_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint; ten bytes hold the largest one. Most have one byte or two."""
+def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """A zigzag varint of at most ten bytes. Most have one or two."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -220,26 +243,30 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
     raise BatchError(BatchFault.INVALID_RECORD, "a varint of more than ten bytes")
 
 
-def _encoded_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+def encoded_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     offset, timestamp, key, value, headers = record
     body = b"".join(
         (
-            b"\x00",  # attributes, of which there are none
-            _varint(timestamp - base_timestamp),
-            _varint(offset - base_offset),
-            _NULL if key is None else _varint(len(key)) + key,
-            _NULL if value is None else _varint(len(value)) + value,
+            b"\x00",  # no attributes
+            encode_varint(timestamp - base_timestamp),
+            encode_varint(offset - base_offset),
+            _NULL if key is None else encode_varint(len(key)) + key,
+            _NULL if value is None else encode_varint(len(value)) + value,
             _encoded_headers(headers) if headers else b"\x00",
         )
     )
-    return _varint(len(body)) + body
+    return encode_varint(len(body)) + body
 
 
 def _encoded_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    parts = [_varint(len(headers))]
+    parts = [encode_varint(len(headers))]
     for name, content in headers:
         encoded = name.encode()
-        parts += (_varint(len(encoded)), encoded, _NULL if content is None else _varint(len(content)) + content)
+        parts += (
+            encode_varint(len(encoded)),
+            encoded,
+            _NULL if content is None else encode_varint(len(content)) + content,
+        )
     return b"".join(parts)
 
 
@@ -254,9 +281,10 @@ def _encoded_varint(number: int) -> bytes:
 
 
 _NULL = _encoded_varint(-1)
-# Most lengths and deltas are small: looking them up takes a third of the time, and a record has six of them.
-_SMALL = tuple(map(_encoded_varint, range(512)))
+SMALL_VARINTS = tuple(map(_encoded_varint, range(512)))
+"""Most lengths and deltas are small. A record has six of them, and a lookup takes a third of the time."""
 
 
-def _varint(number: int) -> bytes:
-    return _SMALL[number] if 0 <= number < 512 else _encoded_varint(number)
+def encode_varint(number: int) -> bytes:
+    """A zigzag varint."""
+    return SMALL_VARINTS[number] if 0 <= number < 512 else _encoded_varint(number)

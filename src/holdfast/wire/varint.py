@@ -22,7 +22,7 @@ def encode_uvarint(value: int) -> bytes:
 
 
 SMALL_UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
-"""The one-byte ones, ready made: nearly every length is among them."""
+"""The varints of one byte, precomputed. They include nearly every length."""
 
 
 def decode_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:

@@ -1,37 +1,37 @@
-"""The plays, by what they are about. Importing this package declares them all."""
+"""The scenarios by subject. Importing this package declares them all."""
 
 from tests.conformance.scenarios import (
     admin,
-    forgetting,
-    found,
+    intentional_differences,
+    join_group,
     join_phase,
-    joining,
-    living,
     mixed_versions,
+    offset_expiry,
     offsets,
-    on_purpose,
-    producing,
+    produce,
+    random_findings,
     restarts,
+    sessions,
     static_members,
-    syncing,
+    sync_group,
 )
 
-# Last, for it changes the generations of those who come after it.
-from tests.conformance.scenarios import deleting  # isort: skip
+# Last, because it changes the generations of the scenarios after it.
+from tests.conformance.scenarios import delete_groups  # isort: skip
 
 __all__ = [
     "admin",
-    "deleting",
-    "forgetting",
-    "found",
+    "delete_groups",
+    "intentional_differences",
+    "join_group",
     "join_phase",
-    "joining",
-    "living",
     "mixed_versions",
+    "offset_expiry",
     "offsets",
-    "on_purpose",
-    "producing",
+    "produce",
+    "random_findings",
     "restarts",
+    "sessions",
     "static_members",
-    "syncing",
+    "sync_group",
 ]

@@ -9,7 +9,7 @@ import (
 )
 
 func runFranz(ctx context.Context, c config) error {
-	told := func(name string) func(context.Context, *kgo.Client, map[string][]int32) {
+	report := func(name string) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			tellPartitions(name, c.Topic, partitions[c.Topic])
 		}
@@ -30,9 +30,9 @@ func runFranz(ctx context.Context, c config) error {
 		kgo.MetadataMinAge(millis(min(c.MetadataMaxAgeMs, 500))),
 		kgo.MetadataMaxAge(millis(c.MetadataMaxAgeMs)),
 		kgo.DisableAutoCommit(),
-		kgo.OnPartitionsAssigned(told("partitions_assigned")),
-		kgo.OnPartitionsRevoked(told("partitions_revoked")),
-		kgo.OnPartitionsLost(told("partitions_revoked")),
+		kgo.OnPartitionsAssigned(report("partitions_assigned")),
+		kgo.OnPartitionsRevoked(report("partitions_revoked")),
+		kgo.OnPartitionsLost(report("partitions_revoked")),
 	}
 	if c.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*c.InstanceID))

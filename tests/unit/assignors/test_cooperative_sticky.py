@@ -11,14 +11,14 @@ from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
 from holdfast.assignors.interface import NO_GENERATION, Cluster, MemberAssignment, MemberSubscription
 from holdfast.assignors.sticky import StickyAssignor
 from tests.support.assignments import check_owners, check_well_formed
-from tests.support.sticky_groups import Claims, Group, answers, by_topic, owners, small_groups, told
+from tests.support.sticky_groups import Claims, Group, answers, by_topic, owners, small_groups, subscriptions_of
 
 
 def cooperative(owned: str, generation: int, user_data: bytes | None = None) -> MemberSubscription:
     return MemberSubscription(["t"], user_data, by_topic(owned), generation)
 
 
-def test_a_partition_that_changes_hands_is_first_given_to_nobody() -> None:
+def test_a_partition_that_changes_owners_is_first_unassigned() -> None:
     members = {"c1": cooperative("t-0 t-1 t-2 t-3", 1), "c2": cooperative("", 1)}
     first = answers(CooperativeStickyAssignor().assign(Cluster({"t": 4}), members))
     assert first == {"c1": "t-0 t-1", "c2": ""}
@@ -27,13 +27,13 @@ def test_a_partition_that_changes_hands_is_first_given_to_nobody() -> None:
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 4}), members)) == {"c1": "t-0 t-1", "c2": "t-2 t-3"}
 
 
-def test_what_nobody_has_is_given_at_once() -> None:
+def test_unowned_partitions_are_assigned_at_once() -> None:
     members = {"c1": cooperative("t-0", 1), "c2": cooperative("", 1)}
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 2}), members)) == {"c1": "t-0", "c2": "t-1"}
 
 
 @pytest.mark.parametrize(("count", "c1"), [(3, "t-1"), (4, "t-1 t-3")])
-def test_248_what_two_claim_in_one_generation_waits_until_both_have_given_it_up(count: int, c1: str) -> None:
+def test_what_two_claim_in_one_generation_waits_until_both_have_given_it_up(count: int, c1: str) -> None:
     members = {"c1": cooperative("t-0 t-1", 5), "c2": cooperative("t-0 t-2", 5), "c3": cooperative("", 5)}
     found = answers(CooperativeStickyAssignor().assign(Cluster({"t": count}), members))
     assert found == {"c1": c1, "c2": "t-2", "c3": ""}
@@ -56,18 +56,18 @@ def test_a_topic_that_its_owner_unsubscribed_waits_until_it_has_given_it_up() ->
     assert answers(CooperativeStickyAssignor().assign(cluster, members)) == {"c1": "b-0", "c2": "a-0"}
 
 
-def test_257_the_generation_of_the_subscription_wins_over_that_in_the_user_data() -> None:
+def test_the_generation_of_the_subscription_wins_over_that_in_the_user_data() -> None:
     members = {"c1": cooperative("t-0", 2, pack(">i", 9)), "c2": cooperative("t-0", 3, pack(">i", 1))}
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 1}), members)) == {"c1": "", "c2": "t-0"}
 
 
-def test_257_without_one_the_user_data_says_it() -> None:
+def test_without_a_generation_in_the_subscription_the_user_data_gives_it() -> None:
     members = {"c1": cooperative("t-0", NO_GENERATION, pack(">i", 9)), "c2": cooperative("t-0", 3)}
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 1}), members)) == {"c1": "t-0", "c2": ""}
 
 
 @pytest.mark.parametrize("user_data", [None, b"", b"\x00\x00\x09", pack(">i", -5)])
-def test_257_user_data_that_says_nothing_is_older_than_all(user_data: bytes | None) -> None:
+def test_user_data_without_a_generation_is_older_than_all(user_data: bytes | None) -> None:
     members = {"c1": cooperative("t-0", NO_GENERATION, user_data), "c2": cooperative("t-0", 0)}
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 1}), members)) == {"c1": "", "c2": "t-0"}
 
@@ -81,12 +81,12 @@ def test_librdkafka_before_kip_792_says_it_at_the_end_of_a_sticky_user_data(prev
         assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 1}), members)) == {"c1": "t-0", "c2": ""}
 
 
-def test_258_a_member_of_a_newer_generation_that_has_nothing_owns_nothing() -> None:
+def test_a_member_of_a_newer_generation_that_has_nothing_owns_nothing() -> None:
     members = {"c1": cooperative("t-0 t-1", 1), "c2": cooperative("", 9, pack(">i", 9))}
     assert answers(CooperativeStickyAssignor().assign(Cluster({"t": 3}), members)) == {"c1": "t-0 t-1", "c2": "t-2"}
 
 
-def test_260_the_user_data_is_the_generation() -> None:
+def test_the_user_data_is_the_generation() -> None:
     assignor = CooperativeStickyAssignor()
     assert assignor.subscription_user_data(["t"]) == b"\xff\xff\xff\xff"
     assignor.on_assignment(MemberAssignment({"t": [0]}), 7)
@@ -112,29 +112,34 @@ def test_never_handed_over_in_the_round_that_revokes_and_all_is_given_in_the_sec
 
     first = CooperativeStickyAssignor().assign(cluster, subscriptions)
     check_well_formed(group, first)
-    for partition, member in owners({member: share.partitions for member, share in first.items()}).items():
+    for partition, member in owners({member: assignment.partitions for member, assignment in first.items()}).items():
         # Who gets what others claim had it before, in a newer generation than they.
         others = claimed[partition] - {member}
         assert not others or (
             member in claimed[partition] and all(claims[member][1] > claims[other][1] for other in others)
         )
 
-    second_told = {
-        member: told(CooperativeStickyAssignor, list(subscriptions[member].topics), share.partitions, 3)
-        for member, share in first.items()
+    second_subscriptions = {
+        member: subscriptions_of(
+            CooperativeStickyAssignor, list(subscriptions[member].topics), assignment.partitions, 3
+        )
+        for member, assignment in first.items()
     }
-    second = CooperativeStickyAssignor().assign(cluster, second_told)
-    check_owners((cluster, second_told), second)
-    for member, share in first.items():
+    second = CooperativeStickyAssignor().assign(cluster, second_subscriptions)
+    check_owners((cluster, second_subscriptions), second)
+    for member, assignment in first.items():
         assert all(
-            set(numbers) <= set(second[member].partitions.get(topic, ())) for topic, numbers in share.partitions.items()
+            set(numbers) <= set(second[member].partitions.get(topic, ()))
+            for topic, numbers in assignment.partitions.items()
         )
     # And a third changes nothing.
-    third_told = {
-        member: told(CooperativeStickyAssignor, list(subscriptions[member].topics), share.partitions, 4)
-        for member, share in second.items()
+    third_subscriptions = {
+        member: subscriptions_of(
+            CooperativeStickyAssignor, list(subscriptions[member].topics), assignment.partitions, 4
+        )
+        for member, assignment in second.items()
     }
-    assert answers(CooperativeStickyAssignor().assign(cluster, third_told)) == answers(second)
+    assert answers(CooperativeStickyAssignor().assign(cluster, third_subscriptions)) == answers(second)
 
 
 @settings(max_examples=100, deadline=None)
@@ -143,19 +148,25 @@ def test_after_the_second_round_it_is_as_even_as_the_eager_one(case: tuple[Group
     (cluster, subscriptions), claims = case
     eager = StickyAssignor().assign(
         cluster,
-        {member: told(StickyAssignor, list(subscriptions[member].topics), *claims[member]) for member in claims},
+        {
+            member: subscriptions_of(StickyAssignor, list(subscriptions[member].topics), *claims[member])
+            for member in claims
+        },
     )
     rounds: Mapping[str, MemberSubscription] = subscriptions
     for generation in (3, 4):
-        shares = CooperativeStickyAssignor().assign(cluster, rounds)
+        assignments = CooperativeStickyAssignor().assign(cluster, rounds)
         rounds = {
-            member: told(
-                CooperativeStickyAssignor, list(subscriptions[member].topics), shares[member].partitions, generation
+            member: subscriptions_of(
+                CooperativeStickyAssignor,
+                list(subscriptions[member].topics),
+                assignments[member].partitions,
+                generation,
             )
             for member in subscriptions
         }
-    assert totals(shares) == totals(eager)
+    assert totals(assignments) == totals(eager)
 
 
 def totals(assignments: Mapping[str, MemberAssignment]) -> list[int]:
-    return sorted(sum(map(len, share.partitions.values())) for share in assignments.values())
+    return sorted(sum(map(len, assignment.partitions.values())) for assignment in assignments.values())

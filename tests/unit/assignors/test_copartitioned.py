@@ -22,7 +22,7 @@ def member(*topics: str, instance: str | None = None) -> MemberSubscription:
     return MemberSubscription(topics, group_instance_id=instance)
 
 
-def test_partition_i_of_each_topic_goes_to_one_member() -> None:
+def test_partition_i_of_each_topic_is_assigned_to_one_member() -> None:
     group = {who: member(*JOINED) for who in "abc"}
 
     assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 4, "payments": 4}), group)) == {
@@ -32,7 +32,7 @@ def test_partition_i_of_each_topic_goes_to_one_member() -> None:
     }
 
 
-def test_the_next_group_goes_on_where_the_last_one_ended() -> None:
+def test_the_next_group_of_topics_starts_after_the_last_member_used() -> None:
     # Given two groups of one number each, which range would both give to the first member
     groups_of_topics = [["o1", "p1"], ["o2", "p2"]]
     group = {who: member("o1", "p1", "o2", "p2") for who in "ab"}
@@ -44,7 +44,7 @@ def test_the_next_group_goes_on_where_the_last_one_ended() -> None:
     }
 
 
-def test_with_unequal_counts_common_numbers_stay_together_and_the_longer_topic_is_dealt_on() -> None:
+def test_with_unequal_counts_common_partition_numbers_stay_together() -> None:
     group = {who: member(*JOINED) for who in "ab"}
 
     assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 5, "payments": 2}), group)) == {
@@ -53,7 +53,7 @@ def test_with_unequal_counts_common_numbers_stay_together_and_the_longer_topic_i
     }
 
 
-def test_who_has_only_a_part_of_the_topics_gets_none_while_somebody_has_all() -> None:
+def test_members_with_some_of_the_topics_get_none_if_another_has_all() -> None:
     group = {"a": member("orders"), "b": member(*JOINED), "c": member("payments")}
 
     assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 2, "payments": 2}), group)) == {
@@ -63,7 +63,7 @@ def test_who_has_only_a_part_of_the_topics_gets_none_while_somebody_has_all() ->
     }
 
 
-def test_where_nobody_has_all_topics_those_with_the_same_members_stay_together() -> None:
+def test_if_no_member_has_all_topics_those_with_equal_subscribers_stay_together() -> None:
     three = ["orders", "payments", "refunds"]
     group = {"a": member("orders", "payments"), "b": member("orders", "payments"), "c": member("refunds")}
 
@@ -84,7 +84,7 @@ def test_a_topic_that_is_not_there_is_left_out(counts: dict[str, int]) -> None:
     }
 
 
-def test_a_topic_that_nobody_reads_is_left_out() -> None:
+def test_a_topic_without_subscribers_is_left_out() -> None:
     group = {who: member("orders") for who in "ab"}
 
     assert plain(CopartitionedAssignor([JOINED]).assign(Cluster({"orders": 2, "payments": 2}), group)) == {
@@ -93,19 +93,19 @@ def test_a_topic_that_nobody_reads_is_left_out() -> None:
     }
 
 
-def test_the_rest_goes_by_range_unless_said_otherwise() -> None:
+def test_other_topics_are_assigned_by_range_unless_configured() -> None:
     cluster = Cluster({"orders": 1, "payments": 1, "clicks": 4})
     group = {who: member(*JOINED, "clicks") for who in "ab"}
 
     def clicks(assignor: Assignor) -> list[list[int]]:
-        return [share["clicks"] for share in plain(assignor.assign(cluster, group)).values()]
+        return [assignment["clicks"] for assignment in plain(assignor.assign(cluster, group)).values()]
 
     assert clicks(CopartitionedAssignor([JOINED])) == [[0, 1], [2, 3]]
     assert clicks(CopartitionedAssignor([JOINED], rest="roundrobin")) == [[0, 2], [1, 3]]
     assert clicks(CopartitionedAssignor([JOINED], rest=RoundRobinAssignor())) == [[0, 2], [1, 3]]
 
 
-def test_static_members_keep_their_joint_share_when_a_dynamic_one_is_replaced() -> None:
+def test_static_members_keep_their_joint_assignment_when_a_dynamic_one_is_replaced() -> None:
     cluster = Cluster({"orders": 7, "payments": 7})
     statics = {f"m{number}": member(*JOINED, instance=f"i{number}") for number in (1, 2, 3)}
 
@@ -118,18 +118,18 @@ def test_static_members_keep_their_joint_share_when_a_dynamic_one_is_replaced() 
 # -- without groups ----------------------------------------------------------------------------------------------------
 
 
-def owners_of_numbers(shares: Mapping[str, Mapping[str, list[int]]], *topics: str) -> dict[int, set[str]]:
+def owners_of_numbers(assigned: Mapping[str, Mapping[str, list[int]]], *topics: str) -> dict[int, set[str]]:
     """By partition number, who has it of any of these topics."""
     owners: dict[int, set[str]] = {}
-    for who, share in shares.items():
+    for who, assignment in assigned.items():
         for topic in topics:
-            for number in share.get(topic, []):
+            for number in assignment.get(topic, []):
                 owners.setdefault(number, set()).add(who)
     return owners
 
 
-def kept_together(shares: Mapping[str, Mapping[str, list[int]]], *topics: str) -> bool:
-    return all(len(who) == 1 for who in owners_of_numbers(shares, *topics).values())
+def kept_together(assigned: Mapping[str, Mapping[str, list[int]]], *topics: str) -> bool:
+    return all(len(who) == 1 for who in owners_of_numbers(assigned, *topics).values())
 
 
 def test_by_its_name_it_joins_the_topics_that_members_subscribe_to_together() -> None:
@@ -137,9 +137,9 @@ def test_by_its_name_it_joins_the_topics_that_members_subscribe_to_together() ->
     group = {who: member(*JOINED) for who in "bcd"} | {"a": member("orders")}
     cluster = Cluster({"orders": 6, "payments": 6})
 
-    shares = plain(assignor("copartitioned").assign(cluster, group))
+    assigned = plain(assignor("copartitioned").assign(cluster, group))
 
-    assert shares == {
+    assert assigned == {
         "a": {},
         "b": {"orders": [0, 3], "payments": [0, 3]},
         "c": {"orders": [1, 4], "payments": [1, 4]},
@@ -152,10 +152,10 @@ def test_topics_with_other_counts_are_the_rest() -> None:
     cluster = Cluster({"orders": 2, "payments": 2, "clicks": 4, "views": 4, "refunds": 3})
     group = {who: member(*cluster.partitions) for who in "ab"}
 
-    shares = plain(CopartitionedAssignor(rest="roundrobin").assign(cluster, group))
+    assigned = plain(CopartitionedAssignor(rest="roundrobin").assign(cluster, group))
 
-    assert kept_together(shares, "orders", "payments") and kept_together(shares, "clicks", "views")
-    assert [share["refunds"] for share in shares.values()] == [[0, 2], [1]]
+    assert kept_together(assigned, "orders", "payments") and kept_together(assigned, "clicks", "views")
+    assert [assignment["refunds"] for assignment in assigned.values()] == [[0, 2], [1]]
 
 
 def test_a_topic_is_joined_with_the_largest_set_that_a_member_subscribes_to() -> None:
@@ -174,9 +174,9 @@ def test_of_two_equally_large_sets_that_of_more_members_is_joined() -> None:
     group = {"a": member("o", "p"), "b": member("p", "q"), "c": member("p", "q")}
     cluster = Cluster(dict.fromkeys("opq", 2))
 
-    shares = plain(CopartitionedAssignor().assign(cluster, group))
+    assigned = plain(CopartitionedAssignor().assign(cluster, group))
 
-    assert shares == {"a": {"o": [0, 1]}, "b": {"p": [0], "q": [0]}, "c": {"p": [1], "q": [1]}}
+    assert assigned == {"a": {"o": [0, 1]}, "b": {"p": [0], "q": [0]}, "c": {"p": [1], "q": [1]}}
 
 
 def test_an_empty_list_of_groups_joins_nothing() -> None:
@@ -188,16 +188,16 @@ def test_an_empty_list_of_groups_joins_nothing() -> None:
 
 def test_with_a_sticky_rest_and_no_groups_the_rest_sticks() -> None:
     cluster = Cluster({"orders": 2, "payments": 2, "clicks": 4})
-    told = member(*JOINED, "clicks")
+    reported = member(*JOINED, "clicks")
     had = CopartitionedAssignor(rest="sticky")
     had.on_assignment(MemberAssignment({"orders": [0], "payments": [0], "clicks": [2, 3]}), 5)
-    data = had.subscription_user_data(told.topics)
+    data = had.subscription_user_data(reported.topics)
 
-    group = {"a": MemberSubscription(told.topics, data), "b": told}
-    shares = plain(CopartitionedAssignor(rest="sticky").assign(cluster, group))
+    group = {"a": MemberSubscription(reported.topics, data), "b": reported}
+    assigned = plain(CopartitionedAssignor(rest="sticky").assign(cluster, group))
 
-    assert shares["a"]["clicks"] == [2, 3]
-    assert kept_together(shares, *JOINED)
+    assert assigned["a"]["clicks"] == [2, 3]
+    assert kept_together(assigned, *JOINED)
 
 
 @given(groups(equal=False))
@@ -208,41 +208,41 @@ def test_without_groups_each_partition_has_one_owner_and_shared_topics_stay_toge
     check_well_formed(group, assignments)
     check_owners(group, assignments)
     # whatever the largest set is that a member subscribes to, it is kept together
-    shares = plain(assignments)
+    assigned = plain(assignments)
     counts = set(cluster.partitions.values()) - {0}
     for count in counts:
         alike = {topic for topic, partitions in cluster.partitions.items() if partitions == count}
-        sets = [alike & set(told.topics) for told in subscriptions.values()]
+        sets = [alike & set(reported.topics) for reported in subscriptions.values()]
         largest = max(map(len, sets), default=0)
         if largest:
-            assert any(kept_together(shares, *one) for one in sets if len(one) == largest)
+            assert any(kept_together(assigned, *one) for one in sets if len(one) == largest)
 
 
 @given(groups(equal=False), st.integers(0, 9))
-def test_without_groups_the_order_in_which_members_are_told_does_not_matter(group: Group, seed: int) -> None:
+def test_without_groups_the_order_of_the_members_does_not_matter(group: Group, seed: int) -> None:
     assigned = plain(CopartitionedAssignor().assign(*group))
 
     assert assigned == plain(CopartitionedAssignor().assign(*shuffled(group, seed)))
 
 
 class Remembering(Assignor):
-    """Says what it was told last, and sends its regards."""
+    """Returns its last assignment as user data."""
 
     name = "remembering"
-    heard: tuple[MemberAssignment, int] | None = None
+    notified: tuple[MemberAssignment, int] | None = None
 
     def subscription_user_data(self, topics: object) -> bytes:
         return repr(topics).encode()
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
-        self.heard = (assignment, generation)
+        self.notified = (assignment, generation)
 
     def assign(self, cluster: Cluster, subscriptions: object) -> dict[str, MemberAssignment]:
         assert isinstance(subscriptions, dict)
         return {who: MemberAssignment({}, b"regards") for who in subscriptions}
 
 
-def test_what_the_rest_has_to_say_and_to_hear_goes_through() -> None:
+def test_user_data_and_callbacks_of_the_rest_assignor_pass_through() -> None:
     rest = Remembering()
     assignor = CopartitionedAssignor([JOINED], rest=rest)
 
@@ -251,28 +251,28 @@ def test_what_the_rest_has_to_say_and_to_hear_goes_through() -> None:
         {"orders": [0]}, b"regards"
     )
     assignor.on_assignment(MemberAssignment({"orders": [0], "clicks": [1]}, b"regards"), 7)
-    assert rest.heard == (MemberAssignment({"clicks": [1]}, b"regards"), 7)
+    assert rest.notified == (MemberAssignment({"clicks": [1]}, b"regards"), 7)
 
 
 def test_with_a_sticky_rest_the_rest_sticks() -> None:
     cluster = Cluster({"orders": 2, "payments": 2, "clicks": 4})
-    told = member(*JOINED, "clicks")
-    # Given a member whose share of the rest is not what it would be given anew
+    reported = member(*JOINED, "clicks")
+    # Given a member whose assignment of the rest is not what it would be given again
     had = CopartitionedAssignor([JOINED], rest="sticky")
     had.on_assignment(MemberAssignment({"orders": [0], "payments": [0], "clicks": [2, 3]}), 5)
-    data = had.subscription_user_data(told.topics)
+    data = had.subscription_user_data(reported.topics)
 
-    group = {"a": MemberSubscription(told.topics, data), "b": told}
-    shares = plain(CopartitionedAssignor([JOINED], rest="sticky").assign(cluster, group))
-    anew = plain(CopartitionedAssignor([JOINED], rest="sticky").assign(cluster, {"a": told, "b": told}))
+    group = {"a": MemberSubscription(reported.topics, data), "b": reported}
+    assigned = plain(CopartitionedAssignor([JOINED], rest="sticky").assign(cluster, group))
+    fresh = plain(CopartitionedAssignor([JOINED], rest="sticky").assign(cluster, {"a": reported, "b": reported}))
 
-    assert shares["a"]["clicks"] == [2, 3]
-    assert anew["a"]["clicks"] != [2, 3]
+    assert assigned["a"]["clicks"] == [2, 3]
+    assert fresh["a"]["clicks"] != [2, 3]
 
 
 def test_several_owners_in_the_rest_are_several_owners() -> None:
-    assert CopartitionedAssignor(rest=RedundantAssignor(2)).several_owners
-    assert not CopartitionedAssignor().several_owners
+    assert CopartitionedAssignor(rest=RedundantAssignor(2)).allows_multiple_owners
+    assert not CopartitionedAssignor().allows_multiple_owners
 
 
 def test_a_cooperative_rest_is_refused() -> None:
@@ -293,7 +293,7 @@ def test_a_list_of_topics_that_are_not_in_groups_is_refused() -> None:
 @st.composite
 def joined(draw: st.DrawFn) -> tuple[CopartitionedAssignor, Group]:
     group = draw(groups(equal=draw(st.booleans())))
-    topics = sorted({topic for told in group[1].values() for topic in told.topics} | group[0].partitions.keys())
+    topics = sorted({topic for reported in group[1].values() for topic in reported.topics} | group[0].partitions.keys())
     cut = draw(st.integers(0, len(topics)))
     end = draw(st.integers(cut, len(topics)))
     rest = draw(st.sampled_from(["range", "roundrobin", "sticky"]))
@@ -315,8 +315,8 @@ def test_numbers_in_common_always_stay_together(group: Group) -> None:
     assignor = CopartitionedAssignor([sorted(group[0].partitions)])
 
     owners: dict[int, set[str]] = {}
-    for who, share in plain(assignor.assign(*group)).items():
-        for numbers in share.values():
+    for who, assignment in plain(assignor.assign(*group)).items():
+        for numbers in assignment.values():
             for number in numbers:
                 owners.setdefault(number, set()).add(who)
 
@@ -324,7 +324,7 @@ def test_numbers_in_common_always_stay_together(group: Group) -> None:
 
 
 @given(groups(equal=True))
-def test_numbers_are_shared_out_to_within_one(group: Group) -> None:
+def test_numbers_are_balanced_to_within_one(group: Group) -> None:
     assignments = CopartitionedAssignor([sorted(group[0].partitions)]).assign(*group)
 
     for topic in group[0].partitions:
@@ -333,9 +333,7 @@ def test_numbers_are_shared_out_to_within_one(group: Group) -> None:
 
 
 @given(joined(), st.integers(0, 9))
-def test_the_order_in_which_members_are_told_does_not_matter(
-    case: tuple[CopartitionedAssignor, Group], seed: int
-) -> None:
+def test_the_order_of_the_members_does_not_matter(case: tuple[CopartitionedAssignor, Group], seed: int) -> None:
     assignor, group = case
 
     assert plain(assignor.assign(*group)) == plain(assignor.assign(*shuffled(group, seed)))

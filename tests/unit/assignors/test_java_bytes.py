@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.assignors import assignor
-from holdfast.membership.share import Share
+from holdfast.membership.owned_partitions import OwnedPartitions
 from holdfast.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -21,28 +21,28 @@ CASES = stored()
 every_case = pytest.mark.parametrize("java", CASES, ids=lambda java: f"{java.assignor}-{java.generation}")
 
 
-def in_its_place(java: Written) -> Share:
+def owned_like(java: Written) -> OwnedPartitions:
     """One of ours that was given the same, in Java's bytes, and is about to join again."""
-    share = Share([assignor(java.assignor)], java.rack)
-    share.topics = frozenset(java.topics)
+    owned = OwnedPartitions([assignor(java.assignor)], java.rack)
+    owned.topics = frozenset(java.topics)
     if java.generation != NEVER_ASSIGNED:
         assert java.assignment is not None
-        share.adopt(java.assignor, java.generation, bytes.fromhex(java.assignment))
-        assert share.owned == {(topic, number) for topic, given in java.given.items() for number in given}
-        share.give_up(lost=False)
-    return share
+        owned.on_assignment(java.assignor, java.generation, bytes.fromhex(java.assignment))
+        assert owned.partitions == {(topic, number) for topic, given in java.given.items() for number in given}
+        owned.revoke(lost=False)
+    return owned
 
 
 @every_case
 def test_the_subscription_is_java_s(java: Written) -> None:
-    ((name, subscription),) = in_its_place(java).protocols()
+    ((name, subscription),) = owned_like(java).protocols()
 
     assert (name, subscription.hex()) == (java.assignor, java.subscription)
 
 
 @every_case
 def test_the_user_data_is_java_s(java: Written) -> None:
-    user_data = in_its_place(java).assignors[java.assignor].subscription_user_data(java.topics)
+    user_data = owned_like(java).assignors[java.assignor].subscription_user_data(java.topics)
 
     assert (None if user_data is None else user_data.hex()) == java.user_data
 

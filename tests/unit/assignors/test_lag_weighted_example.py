@@ -19,29 +19,29 @@ LagWeightedAssignor: Callable[..., Any] = runpy.run_path(str(EXAMPLE))["LagWeigh
 BEHIND = {("t", 0): 900, ("t", 1): 300, ("t", 2): 300, ("t", 3): 300}
 
 
-def told(lag: Mapping[tuple[str, int], int]) -> MemberSubscription:
+def subscribed(lag: Mapping[tuple[str, int], int]) -> MemberSubscription:
     return MemberSubscription(["t"], LagWeightedAssignor(lag=lambda: lag).subscription_user_data(["t"]))
 
 
 def test_lag_is_even_though_partitions_are_not() -> None:
-    group = {"a": told(BEHIND), "b": told({})}
+    group = {"a": subscribed(BEHIND), "b": subscribed({})}
 
     assert plain(LagWeightedAssignor().assign(Cluster({"t": 4}), group)) == {"a": {"t": [0]}, "b": {"t": [1, 2, 3]}}
 
 
 def test_without_lag_the_partitions_are_even() -> None:
-    group = {"a": told({}), "b": MemberSubscription(["t"])}
+    group = {"a": subscribed({}), "b": MemberSubscription(["t"])}
 
     assert plain(LagWeightedAssignor().assign(Cluster({"t": 4}), group)) == {"a": {"t": [0, 2]}, "b": {"t": [1, 3]}}
 
 
-def test_everybodys_lag_counts() -> None:
-    group = {"a": told({("t", 1): 50}), "b": told({("t", 0): 40, ("t", 2): 5, ("t", 1): 7})}
+def test_the_lag_reported_by_every_member_counts() -> None:
+    group = {"a": subscribed({("t", 1): 50}), "b": subscribed({("t", 0): 40, ("t", 2): 5, ("t", 1): 7})}
 
     assert plain(LagWeightedAssignor().assign(Cluster({"t": 3}), group)) == {"a": {"t": [1]}, "b": {"t": [0, 2]}}
 
 
-def test_topics_that_are_not_subscribed_are_not_told() -> None:
+def test_topics_that_are_not_subscribed_are_not_reported() -> None:
     assert LagWeightedAssignor(lag=lambda: {("u", 0): 1, ("t", 0): 2}).subscription_user_data({"t"}) == b'[["t", 0, 2]]'
 
 

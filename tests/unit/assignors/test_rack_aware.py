@@ -41,7 +41,7 @@ def near(group: Group, assignments: dict[str, MemberAssignment]) -> int:
     )
 
 
-def test_everybody_reads_from_its_own_rack() -> None:
+def test_every_member_reads_from_its_own_rack() -> None:
     cluster = Cluster({"t": 4}, {"t": racks("a", "b", "a", "b")})
 
     assert assigned(cluster, {"1": member("t", rack="b"), "2": member("t", rack="a")}) == {
@@ -50,7 +50,7 @@ def test_everybody_reads_from_its_own_rack() -> None:
     }
 
 
-def test_balance_goes_first() -> None:
+def test_balance_has_priority_over_racks() -> None:
     cluster = Cluster({"t": 4}, {"t": racks("a", "a", "a", "a")})
 
     assert assigned(cluster, {"1": member("t", rack="b"), "2": member("t", rack="a")}) == {
@@ -65,10 +65,10 @@ def test_small_topics_do_not_all_go_to_one_member() -> None:
     cluster = Cluster(dict.fromkeys(topics, 1), {topic: racks("a") for topic in topics})
     group = {"1": member(*topics, rack="a"), "2": member(*topics, rack="b")}
 
-    assert [len(share) for share in assigned(cluster, group).values()] == [3, 3]
+    assert [len(assignment) for assignment in assigned(cluster, group).values()] == [3, 3]
 
 
-def test_nobody_takes_what_only_another_could_have_used() -> None:
+def test_no_member_takes_a_partition_that_only_another_is_near_to() -> None:
     # Given a first member that is near to nothing but what the second one needs, and a partition near to both
     cluster = Cluster({"t": 2}, {"t": racks("ab", "a")})
     group = {"1": member("t", rack="a"), "2": member("t", rack="b")}
@@ -76,14 +76,14 @@ def test_nobody_takes_what_only_another_could_have_used() -> None:
     assert assigned(cluster, group) == {"1": {"t": [1]}, "2": {"t": [0]}}
 
 
-def test_the_larger_share_goes_where_it_is_near() -> None:
+def test_a_near_member_gets_the_larger_quota() -> None:
     cluster = Cluster({"t": 3}, {"t": racks("b", "b", "a")})
     group = {"1": member("t", rack="a"), "2": member("t", rack="b")}
 
     assert assigned(cluster, group) == {"1": {"t": [2]}, "2": {"t": [0, 1]}}
 
 
-def test_a_member_without_a_rack_takes_what_is_near_to_nobody() -> None:
+def test_a_member_without_a_rack_takes_partitions_that_are_near_to_none() -> None:
     cluster = Cluster({"t": 4}, {"t": racks("c", "a", "", "a")})
 
     assert assigned(cluster, {"1": member("t"), "2": member("t", rack="a")}) == {"1": {"t": [0, 2]}, "2": {"t": [1, 3]}}
@@ -116,7 +116,7 @@ def test_user_data_that_names_no_known_rack_is_no_rack(data: bytes) -> None:
     }
 
 
-def test_unequal_subscriptions_are_balanced_among_those_who_share_a_topic() -> None:
+def test_unequal_subscriptions_are_balanced_among_the_subscribers_of_a_topic() -> None:
     cluster = Cluster({"t": 4, "u": 2}, {"t": racks("a", "a", "b", "b"), "u": racks("b", "b")})
     group = {"1": member("t", rack="a"), "2": member("t", "u", rack="b")}
 
@@ -137,7 +137,7 @@ def test_with_equal_subscriptions_totals_differ_by_one_at_most(group: Group) -> 
 
 
 @given(groups(racks=True), st.integers(0, 9))
-def test_the_order_in_which_members_are_told_does_not_matter(group: Group, seed: int) -> None:
+def test_the_order_of_the_members_does_not_matter(group: Group, seed: int) -> None:
     assert plain(RackAwareAssignor().assign(*group)) == plain(RackAwareAssignor().assign(*shuffled(group, seed)))
 
 

@@ -1,4 +1,4 @@
-"""Range, §6.Q of the group semantics, by number."""
+"""The range assignor, by the cases of Kafka's own tests."""
 
 import pytest
 
@@ -6,30 +6,30 @@ from holdfast.assignors.interface import Cluster, MemberSubscription
 from holdfast.assignors.range import RangeAssignor
 from tests.support.assignments import plain
 
-Shares = dict[str, dict[str, list[int]]]
+Assignments = dict[str, dict[str, list[int]]]
 
 
 def member(*topics: str, instance: str | None = None, rack: str | None = None) -> MemberSubscription:
     return MemberSubscription(topics, group_instance_id=instance, rack=rack)
 
 
-def assigned(cluster: Cluster, group: dict[str, MemberSubscription]) -> Shares:
+def assigned(cluster: Cluster, group: dict[str, MemberSubscription]) -> Assignments:
     return plain(RangeAssignor().assign(cluster, group))
 
 
 @pytest.mark.parametrize("topics", [[], ["unknown"]], ids=["no topic", "unknown topic"])
-def test_q229_one_consumer_of_nothing_has_an_empty_entry(topics: list[str]) -> None:
+def test_a_consumer_without_partitions_has_an_empty_entry(topics: list[str]) -> None:
     assert assigned(Cluster({"other": 3}), {"c1": member(*topics)}) == {"c1": {}}
 
 
-def test_q231_each_topic_is_shared_by_those_who_subscribe_to_it() -> None:
+def test_each_topic_is_split_among_its_subscribers() -> None:
     cluster = Cluster({"t1": 3, "t2": 2})
     group = {"c1": member("t1"), "c2": member("t1", "t2"), "c3": member("t1")}
 
     assert assigned(cluster, group) == {"c1": {"t1": [0]}, "c2": {"t1": [1], "t2": [0, 1]}, "c3": {"t1": [2]}}
 
 
-def test_q233_a_static_member_comes_before_a_dynamic_one() -> None:
+def test_static_members_are_ordered_before_dynamic_ones() -> None:
     group = {"consumer-b": member("t1", "t2", instance="i"), "consumer-a": member("t1", "t2")}
 
     assert assigned(Cluster({"t1": 3, "t2": 3}), group) == {
@@ -41,7 +41,7 @@ def test_q233_a_static_member_comes_before_a_dynamic_one() -> None:
     assert assigned(Cluster({"t1": 3, "t2": 3}), group)["consumer-b"] == {"t1": [2], "t2": [2]}
 
 
-def test_q235_static_members_keep_theirs_when_a_dynamic_one_is_replaced() -> None:
+def test_static_members_keep_their_partitions_when_a_dynamic_one_is_replaced() -> None:
     cluster = Cluster({"t1": 5, "t2": 4})
     statics = {f"m{number}": member("t1", "t2", instance=f"i{number}") for number in (1, 2, 3)}
 
@@ -52,7 +52,7 @@ def test_q235_static_members_keep_theirs_when_a_dynamic_one_is_replaced() -> Non
     assert after["a-new"] == before["z-old"]
 
 
-def test_q238_with_racks_everybody_reads_from_its_own() -> None:
+def test_with_racks_every_member_reads_from_its_own() -> None:
     # Given partitions of all topics one after the other on brokers in racks a, b and c
     counts = {"t1": 6, "t2": 7, "t3": 2}
     around = iter("abc" * 5)
@@ -69,7 +69,7 @@ def test_q238_with_racks_everybody_reads_from_its_own() -> None:
     assert with_racks != assigned(Cluster(counts), group)
 
 
-def test_q240_where_every_partition_is_on_every_rack_the_result_is_the_plain_one() -> None:
+def test_racks_that_all_have_every_partition_do_not_change_the_result() -> None:
     counts = {"t1": 6, "t2": 7, "t3": 2}
     everywhere = {topic: [frozenset("abc")] * count for topic, count in counts.items()}
     group = {f"c{number}": member(*counts, rack=rack) for number, rack in enumerate("abc", 1)}
@@ -84,13 +84,13 @@ def test_q240_where_every_partition_is_on_every_rack_the_result_is_the_plain_one
 def test_kip_345s_example_a_b_and_c_over_nine_partitions() -> None:
     cluster = Cluster({"topic": 9})
 
-    def shares_of(ids: dict[str, str]) -> dict[str, list[int]]:
+    def assignments_of(ids: dict[str, str]) -> dict[str, list[int]]:
         given = assigned(cluster, {ids[name]: member("topic", instance=name) for name in "ABC"})
         return {name: given[ids[name]]["topic"] for name in "ABC"}
 
-    before = shares_of({"A": "1", "B": "2", "C": "3"})
+    before = assignments_of({"A": "1", "B": "2", "C": "3"})
     # When A restarts and is given a new member id, which sorts last
-    after = shares_of({"A": "4", "B": "2", "C": "3"})
+    after = assignments_of({"A": "4", "B": "2", "C": "3"})
 
     assert before == {"A": [0, 1, 2], "B": [3, 4, 5], "C": [6, 7, 8]}
     assert after == before
@@ -109,18 +109,18 @@ def test_kip_345s_example_without_instance_ids_everything_moves() -> None:
 def test_equal_topics_are_co_partitioned() -> None:
     group = {who: member("orders", "payments") for who in ("c1", "c2", "c3")}
 
-    for share in assigned(Cluster({"orders": 8, "payments": 8}), group).values():
-        assert share["orders"] == share["payments"]
+    for assignment in assigned(Cluster({"orders": 8, "payments": 8}), group).values():
+        assert assignment["orders"] == assignment["payments"]
 
 
-def test_co_partitioning_goes_before_racks() -> None:
+def test_co_partitioning_has_priority_over_racks() -> None:
     # Given two topics whose partitions are never in one rack
     racks = {"t1": [frozenset("a"), frozenset("b")], "t2": [frozenset("b"), frozenset("a")]}
     group = {"c1": member("t1", "t2", rack="b"), "c2": member("t1", "t2", rack="a")}
 
-    shares = assigned(Cluster({"t1": 2, "t2": 2}, racks), group)
+    assignments = assigned(Cluster({"t1": 2, "t2": 2}, racks), group)
 
-    assert shares == {"c1": {"t1": [0], "t2": [0]}, "c2": {"t1": [1], "t2": [1]}}
+    assert assignments == {"c1": {"t1": [0], "t2": [0]}, "c2": {"t1": [1], "t2": [1]}}
 
 
 def test_a_member_without_a_rack_is_near_to_everything() -> None:

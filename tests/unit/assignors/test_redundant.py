@@ -33,7 +33,7 @@ def test_fewer_members_than_wanted_owners_all_get_everything() -> None:
     assert plain(RedundantAssignor(3).assign(Cluster({"t": 2}), group)) == {"a": {"t": [0, 1]}, "b": {"t": [0, 1]}}
 
 
-def test_only_those_who_subscribe_are_owners() -> None:
+def test_only_subscribers_are_owners() -> None:
     group = {"a": MemberSubscription(["t"]), "b": MemberSubscription(["u"]), "c": MemberSubscription(["t", "u"])}
 
     assert plain(RedundantAssignor(2).assign(Cluster({"t": 1, "u": 1}), group)) == {
@@ -56,7 +56,7 @@ def test_less_than_one_owner_is_refused(n: int) -> None:
 
 
 def test_it_says_that_partitions_have_several_owners() -> None:
-    assert RedundantAssignor(2).several_owners
+    assert RedundantAssignor(2).allows_multiple_owners
 
 
 @given(groups(), st.integers(1, 5))
@@ -73,5 +73,5 @@ def test_with_equal_subscriptions_totals_differ_by_one_at_most(group: Group, n: 
 
 
 @given(groups(), st.integers(0, 9))
-def test_the_order_in_which_members_are_told_does_not_matter(group: Group, seed: int) -> None:
+def test_the_order_of_the_members_does_not_matter(group: Group, seed: int) -> None:
     assert RedundantAssignor(2).assign(*group) == RedundantAssignor(2).assign(*shuffled(group, seed))

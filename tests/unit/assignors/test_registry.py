@@ -31,11 +31,11 @@ def test_every_short_name_has_its_assignor() -> None:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_each_call_makes_a_new_one(name: str) -> None:
+def test_each_lookup_makes_a_new_one(name: str) -> None:
     assert assignor(name) is not assignor(name)
 
 
-def test_on_the_wire_javas_assignors_have_javas_names_and_ours_have_names_of_their_own() -> None:
+def test_javas_assignors_have_javas_names_on_the_wire_and_ours_have_others() -> None:
     on_the_wire = {short: assignor(short).name for short in ASSIGNORS}
 
     assert {short: on_the_wire[short] for short in JAVAS} == {name: name for name in JAVAS}

@@ -1,4 +1,4 @@
-"""Round robin, §6.Q of the group semantics, by number."""
+"""The roundrobin assignor, by the cases of Kafka's own tests."""
 
 import pytest
 
@@ -16,11 +16,11 @@ def assigned(cluster: Cluster, group: dict[str, MemberSubscription]) -> dict[str
 
 
 @pytest.mark.parametrize("topics", [[], ["unknown"]], ids=["no topic", "unknown topic"])
-def test_q229_one_consumer_of_nothing_has_an_empty_entry(topics: list[str]) -> None:
+def test_a_consumer_without_partitions_has_an_empty_entry(topics: list[str]) -> None:
     assert assigned(Cluster({"other": 3}), {"c1": member(*topics)}) == {"c1": {}}
 
 
-def test_q233_a_static_member_comes_before_a_dynamic_one() -> None:
+def test_static_members_are_ordered_before_dynamic_ones() -> None:
     group = {"consumer-b": member("t", instance="i"), "consumer-a": member("t")}
 
     assert assigned(Cluster({"t": 3}), group) == {"consumer-b": {"t": [0, 2]}, "consumer-a": {"t": [1]}}
@@ -28,7 +28,7 @@ def test_q233_a_static_member_comes_before_a_dynamic_one() -> None:
     assert assigned(Cluster({"t": 3}), {**group, "consumer-b": member("t")})["consumer-b"] == {"t": [1]}
 
 
-def test_q235_static_members_keep_theirs_when_a_dynamic_one_is_replaced() -> None:
+def test_static_members_keep_their_partitions_when_a_dynamic_one_is_replaced() -> None:
     cluster = Cluster({"t1": 5, "t2": 4})
     statics = {f"m{number}": member("t1", "t2", instance=f"i{number}") for number in (1, 2, 3)}
 
@@ -39,7 +39,7 @@ def test_q235_static_members_keep_theirs_when_a_dynamic_one_is_replaced() -> Non
     assert after["a-new"] == before["z-old"]
 
 
-def test_q237_three_static_members_and_one_dynamic() -> None:
+def test_static_members_are_assigned_first_and_the_dynamic_one_last() -> None:
     group = {f"c{number}": member("t1", "t2", instance=f"i{number}") for number in (1, 2, 3)}
     group["c4"] = member("t1", "t2")
 
@@ -52,17 +52,17 @@ def test_q237_three_static_members_and_one_dynamic() -> None:
 
 
 def test_kip_345s_example_a_b_and_c_over_nine_partitions() -> None:
-    def shares_of(ids: dict[str, str]) -> dict[str, list[int]]:
+    def assignments_of(ids: dict[str, str]) -> dict[str, list[int]]:
         given = assigned(Cluster({"topic": 9}), {ids[name]: member("topic", instance=name) for name in "ABC"})
         return {name: given[ids[name]]["topic"] for name in "ABC"}
 
-    before = shares_of({"A": "1", "B": "2", "C": "3"})
+    before = assignments_of({"A": "1", "B": "2", "C": "3"})
 
     assert before == {"A": [0, 3, 6], "B": [1, 4, 7], "C": [2, 5, 8]}
-    assert shares_of({"A": "4", "B": "2", "C": "3"}) == before
+    assert assignments_of({"A": "4", "B": "2", "C": "3"}) == before
 
 
-def test_who_does_not_subscribe_is_passed_over() -> None:
+def test_members_that_do_not_subscribe_are_skipped() -> None:
     group = {"c1": member("t1"), "c2": member("t1", "t2"), "c3": member("t1", "t2", "t3")}
 
     assert assigned(Cluster({"t1": 1, "t2": 2, "t3": 3}), group) == {
@@ -72,7 +72,7 @@ def test_who_does_not_subscribe_is_passed_over() -> None:
     }
 
 
-def test_the_turn_goes_on_from_topic_to_topic() -> None:
+def test_the_order_of_members_continues_from_topic_to_topic() -> None:
     group = {who: member("t1", "t2", "t3") for who in ("c1", "c2")}
 
     assert assigned(Cluster({"t1": 1, "t2": 1, "t3": 1}), group) == {

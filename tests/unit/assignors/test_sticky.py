@@ -8,7 +8,7 @@ from holdfast.assignors.cooperative_sticky import CooperativeStickyAssignor
 from holdfast.assignors.interface import Cluster, MemberAssignment, MemberSubscription, RebalanceProtocol
 from holdfast.assignors.sticky import StickyAssignor
 from holdfast.assignors.sticky_family import StickyFamily
-from tests.support.sticky_groups import FAMILY, answers, by_topic, owners, told
+from tests.support.sticky_groups import FAMILY, answers, by_topic, owners, subscriptions_of
 
 Kind = type[StickyFamily]
 
@@ -18,7 +18,8 @@ both = pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.name)
 def group(kind: Kind, topics: str, **members: tuple[str, int]) -> dict[str, MemberSubscription]:
     """Members that all subscribe to ``topics``, each with what it owns since which generation."""
     return {
-        name: told(kind, topics.split(), by_topic(owned), generation) for name, (owned, generation) in members.items()
+        name: subscriptions_of(kind, topics.split(), by_topic(owned), generation)
+        for name, (owned, generation) in members.items()
     }
 
 
@@ -29,7 +30,7 @@ def test_their_names_and_protocols() -> None:
 
 
 @both
-def test_nobody_owned_anything_all_is_dealt_around(kind: Kind) -> None:
+def test_without_owners_partitions_are_distributed_round_robin(kind: Kind) -> None:
     members = group(kind, "t1 t2", c1=("", -1), c2=("", -1))
     assert answers(kind().assign(Cluster({"t1": 3, "t2": 3}), members)) == {
         "c1": "t1-0 t1-2 t2-1",
@@ -43,13 +44,13 @@ def test_no_member_no_assignment(kind: Kind) -> None:
 
 
 @both
-def test_241_a_member_at_the_smaller_share_gets_the_larger(kind: Kind) -> None:
+def test_a_member_at_the_smaller_quota_gets_the_larger(kind: Kind) -> None:
     members = group(kind, "t1 t2", c1=("t1-0 t2-1", 1), c2=("t1-1 t2-2", 1))
     assert answers(kind().assign(Cluster({"t1": 2, "t2": 3}), members)) == {"c1": "t1-0 t2-0 t2-1", "c2": "t1-1 t2-2"}
 
 
 @both
-def test_243_all_below_the_smaller_share(kind: Kind) -> None:
+def test_all_members_below_the_smaller_quota(kind: Kind) -> None:
     members = group(kind, "t1 t2", c1=("t1-0", 1), c2=("t1-1", 1), c3=("", 1))
     found = answers(kind().assign(Cluster({"t1": 2, "t2": 3}), members))
     assert found == {"c1": "t1-0 t2-1", "c2": "t1-1 t2-2", "c3": "t2-0"}
@@ -57,7 +58,7 @@ def test_243_all_below_the_smaller_share(kind: Kind) -> None:
 
 @both
 @pytest.mark.parametrize("generation", [9, -1])
-def test_245_a_stale_claim_loses_what_a_newer_one_has(kind: Kind, generation: int) -> None:
+def test_a_stale_claim_loses_what_a_newer_one_has(kind: Kind, generation: int) -> None:
     claimed = "t1-0 t1-2 t2-1"
     members = group(kind, "t1 t2", c1=(claimed, 10), c2=(claimed, generation))
     found = answers(kind().assign(Cluster({"t1": 3, "t2": 3}), members))
@@ -65,20 +66,20 @@ def test_245_a_stale_claim_loses_what_a_newer_one_has(kind: Kind, generation: in
 
 
 @both
-def test_245_a_claim_of_no_generation_that_nobody_contests_is_kept(kind: Kind) -> None:
+def test_an_uncontested_claim_without_a_generation_is_kept(kind: Kind) -> None:
     members = group(kind, "t1 t2", c1=("t1-0", 1), c2=("t1-1", -1), c3=("", 1))
     found = answers(kind().assign(Cluster({"t1": 2, "t2": 3}), members))
     assert found == {"c1": "t1-0 t2-1", "c2": "t1-1 t2-2", "c3": "t2-0"}
 
 
 @pytest.mark.parametrize(("count", "c1"), [(3, "t-1"), (4, "t-1 t-3")])
-def test_248_claimed_twice_in_one_generation_is_taken_from_both(count: int, c1: str) -> None:
+def test_claimed_twice_in_one_generation_is_taken_from_both(count: int, c1: str) -> None:
     members = group(StickyAssignor, "t", c1=("t-0 t-1", 5), c2=("t-0 t-2", 5), c3=("", 5))
     assert answers(StickyAssignor().assign(Cluster({"t": count}), members)) == {"c1": c1, "c2": "t-2", "c3": "t-0"}
 
 
 @both
-def test_249_three_generations(kind: Kind) -> None:
+def test_three_generations(kind: Kind) -> None:
     members = group(kind, "t t2 t3", c1=("t-0 t2-0 t3-0", 10), c2=("t-1 t2-1 t3-1", 9), c3=("t2-1 t3-0 t3-2", 8))
     found = answers(kind().assign(Cluster({"t": 3, "t2": 3, "t3": 3}), members))
     assert found == {"c1": "t-0 t2-0 t3-0", "c2": "t-1 t2-1 t3-1", "c3": "t-2 t2-2 t3-2"}
@@ -95,7 +96,7 @@ def test_a_partition_claimed_in_three_generations_stays_with_the_newest(
 
 
 @both
-def test_251_one_more_member_than_partitions_then_one_leaves(kind: Kind) -> None:
+def test_one_more_member_than_partitions_then_one_leaves(kind: Kind) -> None:
     four = answers(kind().assign(Cluster({"t": 3}), group(kind, "t", **{f"c{n}": ("", -1) for n in range(4)})))
     assert sorted(four.values()) == ["", "t-0", "t-1", "t-2"]
     for gone in four:
@@ -106,28 +107,31 @@ def test_251_one_more_member_than_partitions_then_one_leaves(kind: Kind) -> None
 
 
 @both
-def test_252_a_deleted_topic_vanishes_and_the_rest_stays(kind: Kind) -> None:
+def test_a_deleted_topic_vanishes_and_the_rest_stays(kind: Kind) -> None:
     members = group(kind, "t1 t2", c1=("t1-0 t2-1", 1), c2=("t1-1 t2-0", 1))
     assert answers(kind().assign(Cluster({"t2": 2}), members)) == {"c1": "t2-1", "c2": "t2-0"}
 
 
 @both
-def test_a_topic_that_its_owner_no_longer_subscribes_to_goes_to_those_who_do(kind: Kind) -> None:
-    members = {"c1": told(kind, ["t2"], by_topic("t1-0 t2-0"), 1), "c2": told(kind, ["t1", "t2"], by_topic("t2-1"), 1)}
+def test_a_topic_that_its_owner_unsubscribed_from_moves_to_the_subscribers(kind: Kind) -> None:
+    members = {
+        "c1": subscriptions_of(kind, ["t2"], by_topic("t1-0 t2-0"), 1),
+        "c2": subscriptions_of(kind, ["t1", "t2"], by_topic("t2-1"), 1),
+    }
     cluster = Cluster({"t1": 1, "t2": 2})
     found = answers(kind().assign(cluster, members))
     # Eager: c1 has given it up already. Cooperative: it still has it, and only loses it now.
     assert found == {"c1": "t2-0", "c2": "t1-0 t2-1" if kind is StickyAssignor else "t2-1"}
 
 
-def test_253_kafka_7026_a_paused_consumer_comes_back_with_what_it_had_before() -> None:
+def test_kafka_7026_a_paused_consumer_comes_back_with_what_it_had_before() -> None:
     cluster = Cluster({"t": 6})
     c1, c2, c3 = StickyAssignor(), StickyAssignor(), StickyAssignor()
     everybody = {"c1": c1, "c2": c2, "c3": c3}
 
     def rebalance(generation: int, *members: str) -> dict[str, MemberAssignment]:
-        told = {name: MemberSubscription(["t"], everybody[name].subscription_user_data(["t"])) for name in members}
-        given = dict(StickyAssignor().assign(cluster, told))
+        reported = {name: MemberSubscription(["t"], everybody[name].subscription_user_data(["t"])) for name in members}
+        given = dict(StickyAssignor().assign(cluster, reported))
         for name in members:
             everybody[name].on_assignment(given[name], generation)
         return given
@@ -150,7 +154,7 @@ def spread(assignments: dict[str, MemberAssignment]) -> list[int]:
     return sorted(sum(map(len, given.partitions.values())) for given in assignments.values())
 
 
-def test_without_generations_the_paused_consumer_could_not_be_told_from_the_owner() -> None:
+def test_without_generations_a_paused_consumer_looks_like_the_owner() -> None:
     # The control: before KIP-341 all claims are of no generation, and what two claim has to be taken from both.
     def assigned(now: int, before: int) -> dict[str, str]:
         members = group(StickyAssignor, "t", c2=("t-3 t-4 t-5", now), c3=("t-4 t-5", before))
@@ -162,13 +166,13 @@ def test_without_generations_the_paused_consumer_could_not_be_told_from_the_owne
 
 @both
 @pytest.mark.parametrize("garbage", [b"", b"\x00", b"\xff" * 40, b"\x7f\xff\xff\xff" * 9])
-def test_255_garbage_owns_nothing(kind: Kind, garbage: bytes) -> None:
+def test_garbage_owns_nothing(kind: Kind, garbage: bytes) -> None:
     members = group(kind, "t", c1=("t-0 t-1", 1)) | {"c2": MemberSubscription(["t"], garbage)}
     assert answers(kind().assign(Cluster({"t": 4}), members)) == {"c1": "t-0 t-1", "c2": "t-2 t-3"}
 
 
-def test_256_sticky_believes_user_data_and_not_the_list_of_owned_partitions() -> None:
-    user_data = told(StickyAssignor, ["t"], by_topic("t-0 t-1"), 1).user_data
+def test_sticky_believes_user_data_and_not_the_list_of_owned_partitions() -> None:
+    user_data = subscriptions_of(StickyAssignor, ["t"], by_topic("t-0 t-1"), 1).user_data
     members = {
         "c1": MemberSubscription(["t"], user_data, owned={"t": [2, 3]}, generation=9),
         "c2": MemberSubscription(["t"], None, owned={"t": [0, 1]}, generation=9),
@@ -177,7 +181,9 @@ def test_256_sticky_believes_user_data_and_not_the_list_of_owned_partitions() ->
 
 
 def test_both_generations_of_a_contested_partition_are_read_from_the_user_data() -> None:
-    older, newer = (told(StickyAssignor, ["t"], by_topic("t-0"), generation).user_data for generation in (1, 2))
+    older, newer = (
+        subscriptions_of(StickyAssignor, ["t"], by_topic("t-0"), generation).user_data for generation in (1, 2)
+    )
     members = {
         "c1": MemberSubscription(["t"], older, generation=9),
         "c2": MemberSubscription(["t"], newer, generation=1),
@@ -185,7 +191,7 @@ def test_both_generations_of_a_contested_partition_are_read_from_the_user_data()
     assert answers(StickyAssignor().assign(Cluster({"t": 2}), members)) == {"c1": "t-1", "c2": "t-0"}
 
 
-def test_260_what_was_given_in_generation_7_is_told_with_generation_7() -> None:
+def test_an_assignment_of_generation_7_is_claimed_with_generation_7() -> None:
     assignor = StickyAssignor()
     assert assignor.subscription_user_data(["t"]) is None
     assignor.on_assignment(MemberAssignment({"t": [0, 3]}), 7)
@@ -205,7 +211,7 @@ def test_two_consumers_of_one_process_remember_each_its_own() -> None:
     one.on_assignment(MemberAssignment({"t": [0]}), 1)
     assert other.subscription_user_data(["t"]) is None
     other.on_assignment(MemberAssignment({"t": [1]}), 2)
-    assert one.subscription_user_data(["t"]) == told(StickyAssignor, ["t"], {"t": [0]}, 1).user_data
+    assert one.subscription_user_data(["t"]) == subscriptions_of(StickyAssignor, ["t"], {"t": [0]}, 1).user_data
 
 
 @both
@@ -213,7 +219,7 @@ def test_kip_345_nine_partitions_stay_with_a_b_and_c_through_a_restart_of_a(kind
     cluster = Cluster({"t": 9})
 
     def member(instance: str, owned: str = "") -> MemberSubscription:
-        subscription = told(kind, ["t"], by_topic(owned), 5)
+        subscription = subscriptions_of(kind, ["t"], by_topic(owned), 5)
         return MemberSubscription(
             ["t"], subscription.user_data, subscription.owned, subscription.generation, None, instance
         )
@@ -232,7 +238,7 @@ def test_kip_345_nine_partitions_stay_with_a_b_and_c_through_a_restart_of_a(kind
 
 
 @both
-def test_without_instance_ids_a_restart_of_all_changes_the_shares(kind: Kind) -> None:
+def test_without_instance_ids_a_restart_of_all_changes_the_assignment(kind: Kind) -> None:
     cluster = Cluster({"t": 9})
     first = answers(kind().assign(cluster, group(kind, "t", a=("", -1), b=("", -1), c=("", -1))))
     again = answers(kind().assign(cluster, group(kind, "t", z=("", -1), y=("", -1), x=("", -1))))

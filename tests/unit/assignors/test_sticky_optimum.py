@@ -1,4 +1,4 @@
-"""No assignment is more even, and none as even moves less: checked against all that there are."""
+"""No assignment is more even, and none as even moves less: checked against all possible assignments."""
 
 from hypothesis import HealthCheck, given, settings
 
@@ -16,5 +16,5 @@ def test_the_best_of_all_assignments(case: tuple[Group, Claims]) -> None:
     check_well_formed(group, assignments)
     check_owners(group, assignments)
     before = true_owners(group, claims)
-    found = owners({member: share.partitions for member, share in assignments.items()})
+    found = owners({member: assignment.partitions for member, assignment in assignments.items()})
     assert badness(group, found, before) == least_badness(group, before)

@@ -1,4 +1,4 @@
-"""Racks in a sticky group (KIP-881): as near as shares allow, and never at the cost of the balance."""
+"""Racks in a sticky group (KIP-881): as near as balance allows, and never at the cost of the balance."""
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +9,7 @@ from holdfast.assignors.interface import Cluster, MemberSubscription
 from holdfast.assignors.sticky import StickyAssignor
 from holdfast.assignors.sticky_family import StickyFamily
 from tests.support.assignments import check_owners, check_well_formed, spread_of_totals
-from tests.support.sticky_groups import FAMILY, answers, by_topic, told
+from tests.support.sticky_groups import FAMILY, answers, by_topic, subscriptions_of
 
 Kind = type[StickyFamily]
 
@@ -40,7 +40,7 @@ def one_replica_each() -> Cluster:
 def members(kind: Kind, owned: dict[str, str], racks: dict[str, str | None]) -> dict[str, MemberSubscription]:
     found = {}
     for member, partitions in owned.items():
-        base = told(kind, list(COUNTS), by_topic(partitions), 1)
+        base = subscriptions_of(kind, list(COUNTS), by_topic(partitions), 1)
         found[member] = MemberSubscription(base.topics, base.user_data, base.owned, base.generation, racks[member])
     return found
 
@@ -51,18 +51,18 @@ NO_RACKS: dict[str, str | None] = dict.fromkeys(IN_RACKS)
 
 @both
 @pytest.mark.parametrize("owned", [dict.fromkeys(NEAR, ""), NEAR])
-def test_everybody_gets_and_keeps_what_is_near(kind: Kind, owned: dict[str, str]) -> None:
+def test_every_member_gets_and_keeps_near_partitions(kind: Kind, owned: dict[str, str]) -> None:
     assert answers(kind().assign(one_replica_each(), members(kind, owned, IN_RACKS))) == NEAR
 
 
-def test_261_what_is_far_is_given_up_for_what_is_near() -> None:
+def test_what_is_far_is_given_up_for_what_is_near() -> None:
     found = StickyAssignor().assign(one_replica_each(), members(StickyAssignor, FAR, IN_RACKS))
     assert answers(found) == NEAR
     # The control: members that name no rack keep what they have.
     assert answers(StickyAssignor().assign(one_replica_each(), members(StickyAssignor, FAR, NO_RACKS))) == FAR
 
 
-def test_261_a_cooperative_group_comes_to_it_in_two_rounds() -> None:
+def test_a_cooperative_group_comes_to_it_in_two_rounds() -> None:
     kind = CooperativeStickyAssignor
     first = answers(kind().assign(one_replica_each(), members(kind, FAR, IN_RACKS)))
     assert first == {"c1": "t1-0 t1-3", "c2": "t2-1", "c3": "t2-5 t3-1"}
@@ -70,7 +70,7 @@ def test_261_a_cooperative_group_comes_to_it_in_two_rounds() -> None:
 
 
 @both
-def test_nobody_goes_short_because_nothing_is_near(kind: Kind) -> None:
+def test_a_member_near_to_nothing_gets_as_many_partitions(kind: Kind) -> None:
     nowhere: dict[str, str | None] = {"c1": "a", "c2": "b", "c3": "elsewhere"}
     found = kind().assign(one_replica_each(), members(kind, dict.fromkeys(NEAR, ""), nowhere))
     assert spread_of_totals(found) == 0
@@ -98,7 +98,7 @@ def test_with_any_racks_all_is_given_once_evenly_and_then_stays(data: st.DataObj
     rack_of = {name: data.draw(st.sampled_from((None, "", "a", "b", "c", "d"))) for name in names}
     owned: dict[str, dict[str, list[int]]] = {name: {} for name in names}
     for generation in (1, 2, 3):
-        base = {name: told(StickyAssignor, list(counts), owned[name], generation) for name in names}
+        base = {name: subscriptions_of(StickyAssignor, list(counts), owned[name], generation) for name in names}
         subscriptions = {
             name: MemberSubscription(list(counts), base[name].user_data, rack=rack_of[name]) for name in names
         }

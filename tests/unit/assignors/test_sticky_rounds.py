@@ -18,7 +18,7 @@ from tests.support.sticky_groups import owners
 
 TOPICS = ["a", "b", "c", "d"]
 # One in which they lie, one that revokes, one that hands over, one that finds nothing more to do.
-_MOST_ROUNDS = 4
+_MAX_ROUNDS = 4
 some_topics = st.lists(st.sampled_from(TOPICS), min_size=1, max_size=4, unique=True)
 any_claims = st.dictionaries(
     st.sampled_from([*TOPICS, "never"]),
@@ -36,7 +36,7 @@ class OneMember:
         self.generation = NO_GENERATION
         self.lie: MemberSubscription | None = None
 
-    def told(self) -> MemberSubscription:
+    def subscription(self) -> MemberSubscription:
         if self.lie is not None:
             return self.lie
         user_data = self.assignor.subscription_user_data(self.topics)
@@ -111,16 +111,16 @@ class Rounds(RuleBasedStateMachine):
         if not self.members:
             return
         cluster = Cluster({topic: count for topic, count in self.counts.items() if count})
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if not self.one_round(cluster):
                 return
-        raise AssertionError(f"still moving after {_MOST_ROUNDS} rounds")
+        raise AssertionError(f"still moving after {_MAX_ROUNDS} rounds")
 
     def one_round(self, cluster: Cluster) -> bool:
         """Whether somebody lost something and so joins again."""
-        told = {name: member.told() for name, member in self.members.items()}
-        group = (cluster, told)
-        given = self.kind().assign(cluster, told)
+        reported = {name: member.subscription() for name, member in self.members.items()}
+        group = (cluster, reported)
+        given = self.kind().assign(cluster, reported)
 
         check_well_formed(group, given)
         found = owners({name: assignment.partitions for name, assignment in given.items()})
@@ -154,12 +154,12 @@ class Rounds(RuleBasedStateMachine):
         if not getattr(self, "members", None):
             return
         cluster = Cluster({topic: count for topic, count in self.counts.items() if count})
-        told = {name: member.told() for name, member in self.members.items()}
-        again = self.kind().assign(cluster, told)
+        reported = {name: member.subscription() for name, member in self.members.items()}
+        again = self.kind().assign(cluster, reported)
         assert {name: given.partitions for name, given in again.items()} == {
             name: m.owned for name, m in self.members.items()
         }
-        check_owners((cluster, told), again)
+        check_owners((cluster, reported), again)
 
 
 class StickyRounds(Rounds):

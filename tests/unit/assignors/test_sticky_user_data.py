@@ -30,7 +30,7 @@ def test_v0_is_read_as_of_no_generation() -> None:
     assert readable(Reader().read(V0)) == ([(b"t", [0, 3])], NO_GENERATION)
 
 
-def test_a_leader_that_knows_only_v0_finds_its_array_whole_at_the_beginning_of_our_bytes() -> None:
+def test_our_user_data_begins_with_the_v0_array_for_old_leaders() -> None:
     assert encode({"t": [0, 3]}, 7).startswith(V0)
 
 
@@ -119,7 +119,7 @@ def test_any_bytes_are_read_as_by_a_fresh_reader(members: list[bytes]) -> None:
 
 
 @given(st.integers(0, len(V1) - 1), st.integers(0, 255))
-def test_one_changed_byte_never_goes_unnoticed(place: int, value: int) -> None:
+def test_one_changed_byte_is_always_noticed(place: int, value: int) -> None:
     reader = Reader()
     reader.read(V1)
     changed = V1[:place] + bytes([value]) + V1[place + 1 :]

@@ -100,8 +100,8 @@ def test_a_pause_moves_all_deadlines_by_as_much(
     assert len(fired) == 1
     assert 62.0 - 2 * TICK_SECONDS <= fired[0] <= 62.0 + 4 * TICK_SECONDS
     assert clock.pauses == 1
-    assert clock.longest_pause_seconds == pytest.approx(60.0, abs=2 * TICK_SECONDS)
-    assert "stood still" in caplog.text
+    assert clock.max_pause_seconds == pytest.approx(60.0, abs=2 * TICK_SECONDS)
+    assert "paused for" in caplog.text
 
 
 def test_without_a_pause_the_same_time_ends_the_deadline(loop: FakeLoop, clock: PauseAwareClock) -> None:
@@ -140,7 +140,7 @@ def test_what_is_read_before_the_late_tick_does_not_lie_in_the_future(loop: Fake
     assert read_at <= clock.now() + TICK_SECONDS, "this connection could not become idle for an hour"
 
 
-def test_nobody_is_immortal_when_every_tick_is_late(loop: FakeLoop, clock: PauseAwareClock) -> None:
+def test_timers_fire_even_if_every_tick_is_late(loop: FakeLoop, clock: PauseAwareClock) -> None:
     fired: list[str] = []
     clock.call_later(1.0, lambda: fired.append("ended"))
 
@@ -156,7 +156,7 @@ def test_lateness_below_a_pause_extends_nothing(loop: FakeLoop, clock: PauseAwar
 
     assert clock.pauses == 0
     assert clock.now() - before >= 10.0
-    assert clock.longest_pause_seconds > 0
+    assert clock.max_pause_seconds > 0
 
 
 def test_an_action_that_fails_does_not_end_all_other_deadlines(loop: FakeLoop, clock: PauseAwareClock) -> None:

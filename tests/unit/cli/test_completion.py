@@ -78,6 +78,9 @@ def test_the_script_for_zsh_has_every_command_and_does_not_touch_its_path(script
 @pytest.mark.parametrize("script", ["fish"], indirect=True)
 def test_the_script_for_fish_has_every_command(script: str) -> None:
     assert "-n '__fish_seen_subcommand_from groups; and __fish_seen_subcommand_from watch' -l interval" in script
-    assert "-l log-level -d 'what is logged to stderr (default: info)' -xa 'debug info warning error'" in script
+    assert (
+        "-l log-level -d 'minimum level of log lines on stderr (default: info)' -xa 'debug info warning error'"
+        in script
+    )
     assert "-l command-config -d 'a file of name=value lines with librdkafka\\'s names, for TLS" in script
     assert all(line.startswith(("complete -c holdfast ", "#")) for line in script.splitlines())

@@ -69,7 +69,7 @@ Shells = Callable[..., Shell]
 ADD = ("groups", "add-members", "--group", "g", "--instance-ids")
 
 
-def test_announced_members_have_a_line_each(shell_of: Shells) -> None:
+def test_registered_members_have_a_line_each(shell_of: Shells) -> None:
     results = [AddMembersToGroupResult(name, 0, None, outcome) for outcome, name in enumerate("abc")]
     shell = shell_of(AddMembersToGroupResponse(results=results))
 
@@ -163,7 +163,7 @@ def test_all_are_cancelled_where_none_is_named(shell_of: Shells) -> None:
     assert shell(*CANCEL)[:2] == (0, "INSTANCE-ID  RESULT\na            cancelled\n")
     code, out, errors = shell(*CANCEL)
     assert (code, out) == (0, "")
-    assert errors.endswith("nobody is expected in group 'g': there was nothing to cancel\n")
+    assert errors.endswith("group 'g' expects no registered members: nothing to cancel\n")
     assert shell.json(*CANCEL) == []
     assert [one.group_instance_ids for one in shell.coordinator.messages()] == [None] * 3
 
@@ -224,7 +224,7 @@ def test_a_config_that_is_refused_says_why(shell_of: Shells) -> None:
 @pytest.mark.parametrize(
     ("words", "feature"),
     [
-        ((*ADD, "a"), "announcing members needs Holdfast's AddMembersToGroup (API key 10000)"),
+        ((*ADD, "a"), "registering members needs Holdfast's AddMembersToGroup (API key 10000)"),
         (CANCEL, "cancelling registrations needs Holdfast's CancelRegistration (API key 10001)"),
         ((*CONFIGURE, "--target-size", "3"), "the group config 'target.group.size' needs Holdfast's hot standbys"),
     ],
@@ -233,25 +233,25 @@ def test_on_apache_kafka_the_sentence_names_the_feature(shell_of: Shells, words:
     shell = shell_of(holdfast=False)
     said = f"holdfast groups {words[1]}: {feature}, which the broker at {shell.bootstrap} does not have\n"
     assert shell(*words) == (1, "", said)
-    assert shell.coordinator.asked == []
+    assert shell.coordinator.requests == []
 
 
 # -- describe ----------------------------------------------------------------------------------------------------------
 
-WAITING_GROUP = GroupExtensions(
+GROUP_WITH_STANDBYS = GroupExtensions(
     generation_id=4,
     assignment_epoch=4_000_001,
     leader="m-1",
     settled=True,
     target_size=2,
-    waiting=["m-3", "m-4"],
-    expected=[ExpectedMember("seat-4", 1_000, True), ExpectedMember("seat-5", 2_000, False)],
+    standbys=["m-3", "m-4"],
+    expected=[ExpectedMember("node-4", 1_000, True), ExpectedMember("node-5", 2_000, False)],
 )
 
 
 def group(extensions: GroupExtensions | None, *, members: bool = True) -> DescribeGroupsResponse:
-    seats = [("m-1", "seat-1"), ("m-2", None), ("m-3", None), ("m-4", "seat-4")] if members else []
-    found = [DescribedGroupMember(member, seat, "c", "/h", b"", b"") for member, seat in seats]
+    ids = [("m-1", "node-1"), ("m-2", None), ("m-3", None), ("m-4", "node-4")] if members else []
+    found = [DescribedGroupMember(member, instance, "c", "/h", b"", b"") for member, instance in ids]
     state = "Stable" if members else "Empty"
     return DescribeGroupsResponse(
         groups=[DescribedGroup(0, None, "g", state, "consumer", "range", found, extensions=extensions)]
@@ -266,74 +266,79 @@ def cells(out: str) -> list[list[str]]:
 
 
 def test_members_have_roles_and_those_to_come_a_row(shell_of: Shells) -> None:
-    shell = shell_of(group(WAITING_GROUP))
+    shell = shell_of(group(GROUP_WITH_STANDBYS))
     code, out, errors = shell(*DESCRIBE, "--members")
     assert (code, errors) == (0, "")
     assert cells(out) == [
         ["GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ROLE"],
-        ["g", "m-1", "seat-1", "/h", "c", "0", "leader"],
+        ["g", "m-1", "node-1", "/h", "c", "0", "leader"],
         ["g", "m-2", "-", "/h", "c", "0", "active"],
         ["g", "m-3", "-", "/h", "c", "0", "standby"],
-        ["g", "m-4", "seat-4", "/h", "c", "0", "arrived"],
-        ["g", "-", "seat-5", "-", "-", "-", "expected"],
+        ["g", "m-4", "node-4", "/h", "c", "0", "arrived"],
+        ["g", "-", "node-5", "-", "-", "-", "expected"],
     ]
-    (told,) = shell.json(*DESCRIBE, "--members")
-    assert [one["role"] for one in told["members"]] == ["leader", "active", "standby", "arrived"]
-    assert told["member_count"] == 4, "whoever is only expected is no member"
-    assert told["expected"] == [
-        {"instance_id": "seat-4", "deadline_ms": 1_000, "arrived": True},
-        {"instance_id": "seat-5", "deadline_ms": 2_000, "arrived": False},
+    (reported,) = shell.json(*DESCRIBE, "--members")
+    assert [one["role"] for one in reported["members"]] == ["leader", "active", "standby", "arrived"]
+    assert reported["member_count"] == 4, "an expected member is not a member yet"
+    assert reported["expected"] == [
+        {"instance_id": "node-4", "deadline_ms": 1_000, "arrived": True},
+        {"instance_id": "node-5", "deadline_ms": 2_000, "arrived": False},
     ]
 
 
-def test_whoever_has_come_to_a_group_that_forms_is_shown_though_no_member_yet(shell_of: Shells) -> None:
-    shell = shell_of(group(WAITING_GROUP, members=False))
+def test_registered_members_of_a_new_group_are_shown_before_they_are_members(shell_of: Shells) -> None:
+    shell = shell_of(group(GROUP_WITH_STANDBYS, members=False))
     code, out, _ = shell(*DESCRIBE, "--members")
     assert code == 0
-    assert [(row[2], row[-1]) for row in cells(out)[1:]] == [("seat-4", "arrived"), ("seat-5", "expected")]
+    assert [(row[2], row[-1]) for row in cells(out)[1:]] == [("node-4", "arrived"), ("node-5", "expected")]
 
 
-def test_whoever_waits_for_the_others_in_a_group_that_forms_has_arrived(shell_of: Shells) -> None:
-    """There the coordinator holds joins back, and nobody has a waiting seat."""
-    forming = GroupExtensions(expected=WAITING_GROUP.expected)
-    (told,) = shell_of(group(forming)).json(*DESCRIBE, "--members")
-    assert [one["role"] for one in told["members"]] == ["active", "active", "active", "arrived"]
+def test_a_registered_member_that_waits_in_a_new_group_has_arrived(shell_of: Shells) -> None:
+    """There the coordinator holds joins back, and there are no standbys."""
+    forming = GroupExtensions(expected=GROUP_WITH_STANDBYS.expected)
+    (reported,) = shell_of(group(forming)).json(*DESCRIBE, "--members")
+    assert [one["role"] for one in reported["members"]] == ["active", "active", "active", "arrived"]
 
 
-def test_whoever_came_and_hung_up_is_expected_again_and_has_one_row(shell_of: Shells) -> None:
-    away = GroupExtensions(leader="m-1", waiting=["m-4"], expected=[ExpectedMember("seat-4", 1_000, False)])
+def test_a_registered_member_that_disconnected_is_expected_and_has_one_row(shell_of: Shells) -> None:
+    away = GroupExtensions(leader="m-1", standbys=["m-4"], expected=[ExpectedMember("node-4", 1_000, False)])
     _, out, _ = shell_of(group(away))(*DESCRIBE, "--members")
-    assert [(row[1], row[-1]) for row in cells(out) if row[2] == "seat-4"] == [("m-4", "expected")]
+    assert [(row[1], row[-1]) for row in cells(out) if row[2] == "node-4"] == [("m-4", "expected")]
 
 
-def test_on_apache_kafka_nobody_has_a_role(shell_of: Shells) -> None:
+def test_on_apache_kafka_no_member_has_a_role(shell_of: Shells) -> None:
     shell = shell_of(group(None), holdfast=False)
     code, out, errors = shell(*DESCRIBE, "--members")
     assert (code, errors) == (0, "")
     assert [row[-1] for row in cells(out)] == ["ROLE", "-", "-", "-", "-"]
-    (told,) = shell.json(*DESCRIBE, "--members")
-    assert ({one["role"] for one in told["members"]}, told["expected"]) == ({None}, None)
+    (reported,) = shell.json(*DESCRIBE, "--members")
+    assert ({one["role"] for one in reported["members"]}, reported["expected"]) == ({None}, None)
 
 
 STATE = ("#MEMBERS", "GENERATION", "EPOCH", "STANDBYS", "EXPECTED", "TARGET", "LAST-REBALANCE", "CAUSE")
 OF_THE_EXTENSIONS = (
     *("epoch", "leader", "settled", "standbys", "expected"),
-    *("target_size", "standby_takeover_ms", "open_places"),
+    *("target_size", "standby_takeover_ms", "vacancies"),
 )
 
 
 def test_the_state_has_standbys_and_expected_members(shell_of: Shells) -> None:
-    shell = shell_of(group(WAITING_GROUP))
+    shell = shell_of(group(GROUP_WITH_STANDBYS))
     code, out, errors = shell(*DESCRIBE, "--state")
     assert (code, errors) == (0, "")
     header, row = cells(out)
     assert tuple(header[-8:]) == STATE
     assert row[5:] == ["4", "4", "4000001", "1", "2", "(1", "arrived)", "2", "-", "-"]
-    (told,) = shell.json(*DESCRIBE, "--state")
-    assert (told["generation"], told["epoch"], told["leader"], told["settled"]) == (4, 4_000_001, "m-1", True)
-    assert (told["standbys"], told["target_size"], told["standby_takeover_ms"]) == (1, 2, None)
-    assert [one["instance_id"] for one in told["expected"]] == ["seat-4", "seat-5"]
-    assert told["open_places"] == 0
+    (reported,) = shell.json(*DESCRIBE, "--state")
+    assert (reported["generation"], reported["epoch"], reported["leader"], reported["settled"]) == (
+        4,
+        4_000_001,
+        "m-1",
+        True,
+    )
+    assert (reported["standbys"], reported["target_size"], reported["standby_takeover_ms"]) == (1, 2, None)
+    assert [one["instance_id"] for one in reported["expected"]] == ["node-4", "node-5"]
+    assert reported["vacancies"] == 0
 
 
 def test_a_group_without_any_of_it_says_so_in_the_state(shell_of: Shells) -> None:
@@ -347,24 +352,24 @@ def test_on_apache_kafka_the_state_has_dashes(shell_of: Shells) -> None:
     code, out, errors = shell(*DESCRIBE, "--state")
     assert (code, errors) == (0, "")
     assert cells(out)[1][5:] == ["4", *["-"] * 7]
-    (told,) = shell.json(*DESCRIBE, "--state")
-    assert {told[name] for name in OF_THE_EXTENSIONS} == {None}
+    (reported,) = shell.json(*DESCRIBE, "--state")
+    assert {reported[name] for name in OF_THE_EXTENSIONS} == {None}
 
 
 # -- watch -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("extensions", "told"),
+    ("extensions", "reported"),
     [
-        (WAITING_GROUP, "g: Stable, 4 members (1 standby), 2 expected (1 arrived), lag 0"),
-        (GroupExtensions(waiting=["m-3", "m-4"]), "g: Stable, 4 members (2 standbys), lag 0"),
+        (GROUP_WITH_STANDBYS, "g: Stable, 4 members (1 standby), 2 expected (1 arrived), lag 0"),
+        (GroupExtensions(standbys=["m-3", "m-4"]), "g: Stable, 4 members (2 standbys), lag 0"),
         (None, "g: Stable, 4 members, lag 0"),
     ],
 )
-def test_the_screen_says_who_waits(extensions: GroupExtensions | None, told: str) -> None:
+def test_the_screen_counts_standbys_and_expected_members(extensions: GroupExtensions | None, reported: str) -> None:
     with ScriptedServer(Coordinator(group(extensions))) as server, admin_of(server) as admin:
         described = admin.describe_group("g")
     first, *rest = screen(described, [], [], 2.0)
-    assert first.startswith(f"{told}   (")
-    assert any("expected" in line.split() for line in rest) == (extensions is WAITING_GROUP)
+    assert first.startswith(f"{reported}   (")
+    assert any("expected" in line.split() for line in rest) == (extensions is GROUP_WITH_STANDBYS)

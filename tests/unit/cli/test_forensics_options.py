@@ -1,4 +1,4 @@
-"""`holdfast pipeline forensics`: what is wrong is told before Spark is started; what came out, in a table."""
+"""`holdfast pipeline forensics`: mistakes are reported before Spark is started; what came out, in a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import build_parser, main
-from holdfast.cli.pipeline.forensics import _print, _rules
+from holdfast.cli.pipeline.forensics import _print, _thresholds
 from holdfast.spark.pipelines.forensics.report import Report
-from holdfast.spark.pipelines.forensics.rules import Rules
 from holdfast.spark.pipelines.forensics.tables import TABLES
+from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
 
 FORENSICS = ["pipeline", "forensics", "--out", "report"]
 BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
@@ -21,7 +21,7 @@ BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
     ("more", "said"),
     [
         ([], "holdfast pipeline forensics: no broker is named"),
-        ([*BROKER, "--out", "s3a://bucket/report"], "a directory that driver and executors share"),
+        ([*BROKER, "--out", "s3a://bucket/report"], "a directory that driver and executors can write"),
         ([*BROKER, "--since", "tomorrow"], "neither a duration such as 2h nor a time"),
         ([*BROKER, "--since", "1h", "--until", "2h"], "ends before it begins"),
         ([*BROKER, "--source", "zookeeper"], "invalid choice: 'zookeeper'"),
@@ -49,18 +49,20 @@ def test_a_directory_with_something_else_in_it_is_left_alone(
 
     assert main([*FORENSICS, *BROKER, "--out", str(tmp_path)]) == 2
 
-    assert "has something else in it than a report" in capsys.readouterr().err
+    assert "contains something else than a report" in capsys.readouterr().err
 
 
 def test_options_become_rules() -> None:
     words = ["--flap-times", "5", "--flap-within", "60", "--scale-up-within", "2.5", "--takeover-ms", "700"]
 
-    rules = _rules(build_parser("pipeline").parse_args([*FORENSICS, *words, "--until", "1970-01-01T00:00:01Z"]))
+    rules = _thresholds(build_parser("pipeline").parse_args([*FORENSICS, *words, "--until", "1970-01-01T00:00:01Z"]))
 
-    assert rules == Rules(
+    assert rules == ForensicsThresholds(
         until_ms=1_000, flap_times=5, flap_within_ms=60_000, scale_up_within_ms=2_500, takeover_ms=700
     )
-    assert _rules(build_parser("pipeline").parse_args(FORENSICS)) == Rules(), "the defaults are the library's"
+    assert _thresholds(build_parser("pipeline").parse_args(FORENSICS)) == ForensicsThresholds(), (
+        "the defaults are the library's"
+    )
 
 
 def row(group_id: str, **figures: Any) -> dict[str, Any]:
@@ -70,13 +72,13 @@ def row(group_id: str, **figures: Any) -> dict[str, Any]:
 
 def test_the_table_names_groups_figures_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
     shown = [
-        row("orders", rebalances=3, stood_still_ms=4_500, causes={"a member left": 2, "a new member joined": 1}),
-        row("on\x1b[2Jkafka", rebalances=1, stood_still_ms=7, is_lower_bound=True),
+        row("orders", rebalances=3, unassigned_ms=4_500, causes={"member_left": 2, "member_joined": 1}),
+        row("on\x1b[2Jkafka", rebalances=1, unassigned_ms=7, is_lower_bound=True),
     ]
     _print(Report(Path("report"), ("__group_ledger",), 30, {}, shown, {}, ["not read: 3 × key version 3"]))
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:3] == ["GROUP", "REBALANCES", "STOOD-STILL-MS"]
+    assert lines[0].split()[:3] == ["GROUP", "REBALANCES", "UNASSIGNED-MS"]
     assert lines[1].split()[:3] == ["orders", "3", "4500"]
     assert lines[2].split()[:3] == ["on\\x1b[2Jkafka", "1", "≥7"]
     assert lines[3] == "orders: 2 × a member left, 1 × a new member joined"

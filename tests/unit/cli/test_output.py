@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cli.output import Lines, shown, table_lines
+from holdfast.cli.output import StreamedTable, printable, table_lines
 
 
 def test_numbers_are_to_the_right_text_to_the_left_and_no_line_ends_in_spaces() -> None:
@@ -37,11 +37,11 @@ def test_a_table_without_rows_is_its_header() -> None:
     ],
 )
 def test_what_could_move_the_cursor_is_written_out(cell: str | int | None, expected: str) -> None:
-    assert shown(cell) == expected
+    assert printable(cell) == expected
 
 
 def test_rows_that_come_one_by_one_keep_their_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines(("A", "B"), (3, 0))
+    lines = StreamedTable(("A", "B"), (3, 0))
     lines.print_header()
     lines.print(("x", 1))
     lines.print(("longer", 2))

@@ -1,4 +1,4 @@
-"""`holdfast pipeline`: what is wrong with a command is told before Spark is started."""
+"""`holdfast pipeline`: mistakes in a command are reported before Spark is started."""
 
 import json
 from dataclasses import replace
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import build_parser, main
-from holdfast.cli.pipeline.query import source_options, trigger
-from tests.unit.spark.pipelines.enrich_world import MINUTE_US, WHOLE, WINDOWED, Record, World
+from holdfast.cli.pipeline.query_options import source_options, trigger
+from tests.unit.spark.pipelines.aggregate_harness import MINUTE_US, WHOLE, WINDOWED, AggregateHarness, Record
 
-ENRICH = ["pipeline", "enrich", "--topic", "orders", "--group", "totals", "--path", "totals"]
+AGGREGATE = ["pipeline", "aggregate", "--topic", "orders", "--group", "totals", "--path", "totals"]
 LAND = ["pipeline", "land", "--topic", "orders", "--group", "lake", "--path", "lake"]
 BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
 
@@ -92,22 +92,22 @@ def test_a_date_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_state_that_cannot_be_is_refused_before_spark_is_started(
     capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
-    assert main([*ENRICH, *BROKER, *more]) == 2
+    assert main([*AGGREGATE, *BROKER, *more]) == 2
 
     assert said in capsys.readouterr().err
 
 
 def filled(path: Path) -> None:
-    world = World(path, WINDOWED)
+    world = AggregateHarness(path, WINDOWED)
     world.produce(0, [Record(b"anna", 5, 0, b"five"), Record(b"bert", None, 0, None), Record(b"anna", 6, 1, b"six")])
     world.produce(1, [Record(b"anna", 7, 0, b"x" * 100), Record(None, 1, 0, b"\xff")])
-    world.member("one").enrich((0, 0, 3), (1, 0, 2))
+    world.member("one").apply((0, 0, 3), (1, 0, 2))
 
 
 def test_totals_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     filled(tmp_path)
 
-    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), "--limit", "3"]) == 0
+    assert main(["pipeline", "aggregate-show", "--path", str(tmp_path / "state"), "--limit", "3"]) == 0
 
     head, first, *rest = capsys.readouterr().out.splitlines()
     assert " ".join(head.split()) == "TOPIC PARTITION KEY WINDOW COUNT SUM LAST LAST-TIMESTAMP LAST-OFFSET"
@@ -119,7 +119,7 @@ def test_totals_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_totals_of_a_key_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     filled(tmp_path)
 
-    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), "--key", "anna", "--json"]) == 0
+    assert main(["pipeline", "aggregate-show", "--path", str(tmp_path / "state"), "--key", "anna", "--json"]) == 0
 
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["partition"], row["key"], row["count"], row["sum"], row["last"]) for row in rows] == [
@@ -131,15 +131,15 @@ def test_totals_of_a_key_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_times_that_no_date_can_name_are_shown_as_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # given a record that was stamped in microseconds where milliseconds belong, and one from before the calendar
     late_us, early_us = 1_790_000_000_000_000_000, -62_135_596_800_001_000
-    world = World(tmp_path, WINDOWED)
+    world = AggregateHarness(tmp_path, WINDOWED)
     world.produce(0, [Record(b"late", 1, late_us), Record(b"early", 1, early_us), Record(b"fine", 1, 0)])
-    world.member("one", keep_us=10 * MINUTE_US).enrich((0, 1, 2))
-    world.member("one").enrich((0, 2, 3))
+    world.member("one", keep_us=10 * MINUTE_US).apply((0, 1, 2))
+    world.member("one").apply((0, 2, 3))
     world.produce(1, world.topic[0])
-    world.member("one").enrich((1, 0, 3))
+    world.member("one").apply((1, 0, 3))
 
     # when
-    show = ["pipeline", "enrich-show", "--path", str(tmp_path / "state")]
+    show = ["pipeline", "aggregate-show", "--path", str(tmp_path / "state")]
     assert main([*show, "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert main(show) == 0
@@ -157,13 +157,13 @@ def test_times_that_no_date_can_name_are_shown_as_numbers(tmp_path: Path, capsys
 
 def test_a_text_that_is_no_utf8_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # given strings as Spark's CAST(key AS STRING) makes them of any bytes
-    world = World(tmp_path, replace(WHOLE, key_type="string", last_type="string"))
+    world = AggregateHarness(tmp_path, replace(WHOLE, key_type="string", last_type="string"))
     records = [(b"anna", b"\xfe"), (b"\xff", b"one"), (b"\xfe", b"other"), (None, None)]
     world.produce(0, [Record(key, value=value) for key, value in records])
-    world.member("one").enrich((0, 0, 4))
+    world.member("one").apply((0, 0, 4))
 
     # when
-    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), "--json"]) == 0
+    assert main(["pipeline", "aggregate-show", "--path", str(tmp_path / "state"), "--json"]) == 0
 
     # then
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -175,25 +175,25 @@ def test_a_text_that_is_no_utf8_hides_no_other(tmp_path: Path, capsys: pytest.Ca
     }
 
 
-def test_what_was_dropped_is_told_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropped_rows_are_shown_with_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # given a state of which old windows were dropped
     filled(tmp_path)
-    world = World(tmp_path, WINDOWED)
+    world = AggregateHarness(tmp_path, WINDOWED)
     world.produce(0, [*[Record(b"x")] * 3, Record(b"anna", 1, 100 * MINUTE_US)])
     world.produce(1, [*[Record(b"x")] * 2, Record(b"anna", 1, 40 * MINUTE_US)])
-    show = ["pipeline", "enrich-show", "--path", str(tmp_path / "state")]
+    show = ["pipeline", "aggregate-show", "--path", str(tmp_path / "state")]
     assert main(show) == 0
     before = capsys.readouterr().out
 
     # when
-    world.member("one", keep_us=10 * MINUTE_US).enrich((0, 3, 4), (1, 2, 3))
+    world.member("one", keep_us=10 * MINUTE_US).apply((0, 3, 4), (1, 2, 3))
     assert main(show) == 0
     after = capsys.readouterr().out
 
     # then
     assert "dropped" not in before
-    told = "dropped: windows before 1970-01-01T00:30:00+00:00 to 1970-01-01T01:30:00+00:00, by partition"
-    assert after.splitlines()[-1] == told
+    result = "dropped: windows before 1970-01-01T00:30:00+00:00 to 1970-01-01T01:30:00+00:00, by partition"
+    assert after.splitlines()[-1] == result
     assert len(after.splitlines()) == 4, "a head, a window of each partition, and this"
 
 
@@ -201,12 +201,12 @@ def test_what_was_dropped_is_told_with_the_table(tmp_path: Path, capsys: pytest.
     ("more", "said"),
     [([], "there is no such state"), (["--topic", "a"], "has no topic 'a'; it has payments")],
 )
-def test_a_state_that_is_not_there_is_told(
+def test_a_missing_state_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
     if more:
         filled(tmp_path)
 
-    assert main(["pipeline", "enrich-show", "--path", str(tmp_path / "state"), *more]) == 2
+    assert main(["pipeline", "aggregate-show", "--path", str(tmp_path / "state"), *more]) == 2
 
     assert said in capsys.readouterr().err

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Admin
-from holdfast.broker.config import BrokerConfig
-from holdfast.broker.doors import make_doors
+from holdfast.broker.config.broker import BrokerConfig
+from holdfast.broker.network.bound_listener import create_bound_listeners
 from holdfast.cli.main import build_parser, main
+from holdfast.cli.serve import GC_THRESHOLDS
 from holdfast.version import VERSION
 
 HOLDFAST = (sys.executable, "-m", "holdfast.cli.main")
@@ -28,6 +29,15 @@ from holdfast.broker.server import Broker
 from holdfast.cli.main import main
 async def endless(broker): await asyncio.Event().wait()
 Broker.stop = endless
+sys.exit(main(sys.argv[1:]))
+"""
+
+GARBAGE_COLLECTOR = """
+import gc, sys
+from holdfast.broker.server import Broker
+from holdfast.cli.main import main
+async def report(broker): print(*gc.get_threshold(), gc.get_freeze_count(), flush=True)
+Broker.stop = report
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -80,7 +90,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # -- what it takes -----------------------------------------------------------------------------------------------------
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert (ended.value.code, capsys.readouterr().out) == (0, f"holdfast {VERSION}\n")
@@ -151,7 +161,7 @@ def test_a_port_in_use_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in sentence
 
 
-def test_a_data_directory_in_use_is_one_sentence_and_exit_code_2_until_its_broker_is_killed(tmp_path: Path) -> None:
+def test_a_data_directory_is_refused_until_the_broker_that_uses_it_is_killed(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with serving("--data", data) as first:
         port_of(first)
@@ -221,12 +231,22 @@ def test_a_second_interrupt_does_not_wait_for_the_clean_stop(tmp_path: Path) -> 
     assert code == 130
 
 
-class BrokerOnPaper:
-    """Says that it listens, and is told to stop at once: no port of this machine is opened to the world for a test."""
+def test_the_garbage_collector_leaves_the_loaded_program_alone(tmp_path: Path) -> None:
+    program = (sys.executable, "-c", GARBAGE_COLLECTOR)
+    with serving("--data", str(tmp_path / "data"), program=program) as process:
+        port_of(process)
+        code, said, _ = end(process, signal.SIGTERM)
+    *thresholds, frozen = map(int, said.split())
+    assert (code, tuple(thresholds)) == (0, GC_THRESHOLDS)
+    assert frozen > 10_000, "modules and classes alone are more than that"
+
+
+class FakeBroker:
+    """Says that it listens, and is asked to stop at once: no port of this machine is opened to the world for a test."""
 
     def __init__(self, config: BrokerConfig, data: Path) -> None:
-        self.doors = make_doors(config)
-        self.users = None
+        self.listeners = create_bound_listeners(config)
+        self.authorizer = None
 
     async def start(self) -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -253,7 +273,7 @@ def test_a_listener_beyond_loopback_is_warned_about_and_one_on_loopback_is_not(
     shown: str,
     warnings: int,
 ) -> None:
-    monkeypatch.setattr("holdfast.broker.server.Broker", BrokerOnPaper)
+    monkeypatch.setattr("holdfast.broker.server.Broker", FakeBroker)
     assert main(["serve", "--listen", f"{host}:9092"]) == 0
     assert capsys.readouterr().out == f"holdfast listening on {shown}:9092\n"
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -262,7 +282,7 @@ def test_a_listener_beyond_loopback_is_warned_about_and_one_on_loopback_is_not(
 
 
 def test_no_option_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("holdfast.broker.server.Broker", BrokerOnPaper)
+    monkeypatch.setattr("holdfast.broker.server.Broker", FakeBroker)
     assert main(["serve"]) == 0
     assert capsys.readouterr().out == "holdfast listening on 127.0.0.1:9092\n"
 
@@ -276,9 +296,9 @@ def test_level_and_format_of_the_log_stand_in_the_config_and_options_win(tmp_pat
         _, _, silent = end(process, signal.SIGTERM)
     with serving(*arguments, "--log-level", "info") as process:
         port_of(process)
-        _, _, told = end(process, signal.SIGTERM)
+        _, _, reported = end(process, signal.SIGTERM)
     assert silent == ""
-    events = [json.loads(line)["event"] for line in told.splitlines()]
+    events = [json.loads(line)["event"] for line in reported.splitlines()]
     assert events == ["data opened", "listening", "stopping", "stopped"]
 
 
@@ -286,12 +306,14 @@ def test_logs_go_to_stderr_one_line_each_with_the_time_and_by_level(tmp_path: Pa
     data = str(tmp_path / "data")
     with serving("--data", data, "--set", "num.io.threads=2") as process:
         port_of(process)
-        _, rest, told = end(process, signal.SIGTERM)
+        _, rest, reported = end(process, signal.SIGTERM)
     with serving("--data", data, "--set", "num.io.threads=2", "--log-level", "warning") as process:
         port_of(process)
         _, _, silent = end(process, signal.SIGTERM)
-    assert "without effect in Holdfast: num.io.threads" in told
-    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ holdfast", line) for line in told.splitlines())
+    assert "without effect in Holdfast: num.io.threads" in reported
+    assert all(
+        re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ holdfast", line) for line in reported.splitlines()
+    )
     assert (rest, silent) == ("", "")
 
 

@@ -23,9 +23,9 @@ class Coordinator:
         for one in answers:
             self._answers.setdefault(one.API.key, []).append(one)
         self._holdfast = holdfast
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
-    def hang_up_first(self, key: int) -> Coordinator:
+    def disconnect_first(self, key: int) -> Coordinator:
         self._answers[key].insert(0, None)
         return self
 
@@ -46,7 +46,7 @@ class Coordinator:
                     request, FindCoordinatorResponse(coordinators=[FoundCoordinator(group, 1, host, port, 0, None)])
                 )
             else:
-                self.asked.append(request)
+                self.requests.append(request)
                 answers = self._answers[request.api.key]
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 if answer is None:
@@ -55,7 +55,7 @@ class Coordinator:
 
     def messages(self) -> list[Any]:
         """What was asked, in the order in which it was."""
-        return [request.message for request in self.asked]
+        return [request.message for request in self.requests]
 
 
 def bootstrap_of(server: ScriptedServer) -> str:

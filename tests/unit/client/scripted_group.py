@@ -41,10 +41,10 @@ class Group:
             **{api.key: answer for api, answer in answers},
         }
         self.partitions: dict[str, int] = {}
-        """The topics that there are."""
-        self.metadata_asked = 0
+        """The topics that exist."""
+        self.metadata_requests = 0
         """How often somebody looked at them."""
-        self.asked: list[tuple[Request, Any]] = []
+        self.requests: list[tuple[Request, Any]] = []
         """Every request with the connection that it came on, but those that only ask the way."""
         self._holdfast = holdfast
         self._highest = highest or {}
@@ -67,10 +67,10 @@ class Group:
             response = FindCoordinatorResponse(coordinators=[FoundCoordinator(group, 1, host, port, 0, None)])
         elif request.api is METADATA:
             response = self._metadata(host, port, request.message.topics)
-            self.metadata_asked += 1
+            self.metadata_requests += 1
         else:
             with self._lock:
-                self.asked.append((request, peer))
+                self.requests.append((request, peer))
             response = self._answers[request.api.key](request.message)
         if response is None:
             peer.socket.close()
@@ -101,12 +101,12 @@ class Group:
 
     def messages(self, api: Api) -> list[Any]:
         with self._lock:
-            return [request.message for request, _ in self.asked if request.api is api]
+            return [request.message for request, _ in self.requests if request.api is api]
 
     def connections(self, api: Api) -> list[Any]:
         """The connections on which this was asked, one for each request."""
         with self._lock:
-            return [peer for request, peer in self.asked if request.api is api]
+            return [peer for request, peer in self.requests if request.api is api]
 
     def wait_for(self, api: Api, times: int = 1) -> list[Any]:
         eventually(lambda: len(self.messages(api)) >= times, f"{times} {api.name}")

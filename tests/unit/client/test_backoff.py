@@ -5,13 +5,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.client.backoff import Backoff
+from holdfast.client.cluster_client import backoff_within
 
 NOW = 1000.0
 
 
 def delays(least_s: float, most_s: float, seed: int, count: int) -> list[float]:
-    backoff = Backoff(least_s, most_s, random.Random(seed))
+    backoff = backoff_within(least_s, most_s, random.Random(seed))
     found = []
     for _ in range(count):
         backoff.failed(NOW)
@@ -33,7 +33,7 @@ def test_delays_grow_to_the_longest_and_differ_between_clients() -> None:
 
 
 def test_success_starts_over() -> None:
-    backoff = Backoff(0.1, 10.0, random.Random(1))
+    backoff = backoff_within(0.1, 10.0, random.Random(1))
     for _ in range(2000):
         backoff.failed(NOW, "refused")
     backoff.succeeded()

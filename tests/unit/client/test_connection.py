@@ -1,16 +1,19 @@
 """One connection, in front of servers that behave and servers that do not."""
 
 import gc
+import os
 import socket
 import struct
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.client.connection import Connection
 from holdfast.client.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, UnsupportedVersion
+from holdfast.client.runtime import SYSTEM
 from holdfast.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from holdfast.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.join_group import (
@@ -20,6 +23,7 @@ from holdfast.wire.apis.join_group import (
     JoinGroupResponseMember,
 )
 from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.headers import encode_response_parts
 from tests.support.eventually import eventually
 from tests.unit.client.scripted import Peer, Script, ScriptedServer, silent, unused_address
 from tests.unit.client.threads import in_another_thread, is_waiting
@@ -37,7 +41,7 @@ def patiently() -> float:
 
 
 def connected(server: ScriptedServer, **settings: object) -> Connection:
-    connection = Connection(*server.address, **settings)  # type: ignore[arg-type]  # each test gives what fits
+    connection = Connection(*server.address, **settings, runtime=SYSTEM)  # type: ignore[arg-type]  # each test gives what fits
     connection.connect(patiently())
     return connection
 
@@ -252,7 +256,7 @@ def test_a_server_that_takes_no_bytes_is_given_up_too() -> None:
         released.set()
 
 
-def test_a_broker_that_closes_instead_of_answering_is_lost_with_the_name_of_the_request() -> None:
+def test_a_connection_closed_instead_of_an_answer_names_the_request() -> None:
     def script(peer: Peer) -> None:
         peer.answer_api_versions()
         peer.answer(peer.request(), HeartbeatResponse())
@@ -333,7 +337,7 @@ def test_what_is_not_kafka_ends_the_connection_and_says_what_it_was(sent: bytes,
         assert connection.closed
 
 
-def test_an_announced_length_costs_no_memory_until_it_arrives() -> None:
+def test_a_length_prefix_costs_no_memory_until_the_bytes_arrive() -> None:
     def script(peer: Peer) -> None:
         peer.answer_api_versions()
         peer.request()
@@ -341,23 +345,24 @@ def test_an_announced_length_costs_no_memory_until_it_arrives() -> None:
         peer.expect_end()
 
     with ScriptedServer(script) as server, connected(server) as connection:
+        before = resident_mib()
         connection.send(HeartbeatRequest("g", 1, "m"))
         assert connection.receive(soon()) is None
-        assert len(connection._buffer) == 8
+        assert resident_mib() - before < 20
 
 
 # -- coming up ---------------------------------------------------------------------------------------------------------
 
 
-def test_where_nobody_listens_the_address_is_named() -> None:
+def test_a_refused_connection_names_the_address() -> None:
     address = unused_address()
     with pytest.raises(ConnectionFailed, match=f"{address}: cannot connect: Connection refused"):
-        Connection(*address).connect(patiently())
+        Connection(*address, runtime=SYSTEM).connect(patiently())
 
 
 def test_a_name_that_does_not_exist_is_said_to_be_that() -> None:
     with pytest.raises(ConnectionFailed, match=r"no.such.host.invalid:9092: cannot look the name up"):
-        Connection("no.such.host.invalid", 9092).connect(patiently())
+        Connection("no.such.host.invalid", 9092, runtime=SYSTEM).connect(patiently())
 
 
 def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,12 +370,12 @@ def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> No
     with ScriptedServer(heartbeats) as server:
         resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", tuple(address)) for address in (dead, server.address)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_: resolved)
-        with Connection("broker.example", 9092) as connection:
+        with Connection("broker.example", 9092, runtime=SYSTEM) as connection:
             connection.connect(patiently())
             assert connection.ask(HeartbeatRequest("g", 1, "m")).throttle_time_ms == 1
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_: resolved[:1] * 2)
         with pytest.raises(ConnectionFailed, match=r"127.0.0.1: Connection refused, 127.0.0.1: Connection refused"):
-            Connection("broker.example", 9092).connect(patiently())
+            Connection("broker.example", 9092, runtime=SYSTEM).connect(patiently())
 
 
 def test_an_address_that_swallows_packets_does_not_eat_the_time_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,7 +390,7 @@ def test_an_address_that_swallows_packets_does_not_eat_the_time_of_the_next(monk
         addresses = (full.getsockname(), tuple(server.address))
         resolved = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_: resolved)
-        with Connection("broker.example", 9092) as connection:
+        with Connection("broker.example", 9092, runtime=SYSTEM) as connection:
             began = time.monotonic()
             connection.connect(began + 2)
             assert time.monotonic() - began >= 0.9, "the first address was not tried"
@@ -405,7 +410,7 @@ def test_a_server_that_never_says_anything_is_given_up_at_the_deadline() -> None
     with ScriptedServer(silent) as server:
         began = time.monotonic()
         with pytest.raises(ConnectionFailed) as raised:
-            Connection(*server.address).connect(soon())
+            Connection(*server.address, runtime=SYSTEM).connect(soon())
         assert SOON_S * 0.9 <= time.monotonic() - began < SOON_S + 5
         assert f"{server.address}: no answer to ApiVersions within 0." in str(raised.value)
         assert "is this a Kafka listener for PLAINTEXT?" in str(raised.value)
@@ -418,13 +423,13 @@ def test_an_error_in_api_versions_is_named() -> None:
 
     said = "ApiVersions is answered with INVALID_REQUEST"
     with ScriptedServer(script) as server, pytest.raises(ConnectionFailed, match=said):
-        Connection(*server.address).connect(patiently())
+        Connection(*server.address, runtime=SYSTEM).connect(patiently())
 
 
 # -- other threads -----------------------------------------------------------------------------------------------------
 
 
-def test_wake_ends_a_receive_at_once_and_the_connection_lives_on() -> None:
+def test_wake_ends_a_receive_at_once_and_the_connection_stays_open() -> None:
     with ScriptedServer(heartbeats) as server, connected(server) as connection:
         thread = in_another_thread(connection.wake, lambda: is_waiting(connection))
         began = time.monotonic()
@@ -454,7 +459,7 @@ def test_close_by_another_thread_ends_what_waits_at_once(operation: str) -> None
         silent(peer)
 
     with ScriptedServer(script) as server:
-        connection = Connection(*server.address)
+        connection = Connection(*server.address, runtime=SYSTEM)
         if operation != "connect":
             connection.connect(patiently())
         thread = in_another_thread(connection.close, lambda: is_waiting(connection))
@@ -489,7 +494,51 @@ def test_connections_leave_no_descriptor_behind_however_they_end() -> None:
                 connection.ask(HeartbeatRequest("g", 1, "m"))
             connected(server).close()
             with pytest.raises(ConnectionFailed):
-                Connection(*dead).connect(patiently())
+                Connection(*dead, runtime=SYSTEM).connect(patiently())
         del connection
         # What is left belongs to the server's side of connections that its threads are still closing.
         eventually(lambda: open_descriptors() <= before, f"as few descriptors as before, {before}")
+
+
+# -- large responses ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [70_000, 300_000, 5_000_000])
+def test_a_large_response_is_received_whole_however_it_is_cut(size: int) -> None:
+    """And what is behind it belongs to the next response."""
+    proceed = threading.Semaphore(0)
+    content = bytes(range(256)) * (size // 256)
+
+    def script(peer: Peer) -> None:
+        peer.answer_api_versions()
+        large, small = peer.request(), peer.request()
+        member = JoinGroupResponseMember("m", None, content)
+        parts: list[Any] = [
+            part
+            for of, response in ((large, JoinGroupResponse(members=[member])), (small, HeartbeatResponse(7)))
+            for part in encode_response_parts(response, of.version, of.correlation_id)
+        ]
+        frame = b"".join(parts)
+        for piece in (frame[:2], frame[2:50_000], frame[50_000:-30], frame[-30:]):
+            assert proceed.acquire(timeout=PATIENCE_S)
+            peer.socket.sendall(piece)
+        peer.expect_end()
+
+    with ScriptedServer(script) as server, connected(server) as connection:
+        asked = connection.send(JoinGroupRequest("g", protocols=[JoinGroupRequestProtocol("range", b"")]))
+        behind = connection.send(HeartbeatRequest("g", 1, "m"))
+        for _ in range(3):
+            proceed.release()
+            assert connection.receive(time.monotonic() + 0.05) is None
+        proceed.release()
+        received = connection.receive(patiently())
+        after = connection.receive(patiently())
+
+    assert received is not None and after is not None
+    assert (received[0], received[1].members[0].metadata) == (asked, content)
+    assert (after[0], after[1].throttle_time_ms) == (behind, 7)
+
+
+def resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

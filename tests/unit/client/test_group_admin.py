@@ -1,4 +1,4 @@
-"""Members that are announced, and configs of groups: what the coordinator is asked, and what is made of its answers."""
+"""Registered members and group configs: the requests, and what is made of the responses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def asked(coordinator: Coordinator, ask: Callable[[Admin], Any]) -> Any:
 # -- members that are about to come ------------------------------------------------------------------------------------
 
 
-def test_each_announced_member_has_a_result_of_its_own() -> None:
+def test_each_registered_member_has_its_own_result() -> None:
     coordinator = Coordinator(
         added(
             AddMembersToGroupResult("a", 0, None, 0),
@@ -102,15 +102,15 @@ def test_what_concerns_the_whole_request_is_raised_in_the_brokers_words() -> Non
 def test_a_coordinator_that_is_not_ready_is_asked_again(code: ErrorCode) -> None:
     coordinator = Coordinator(added(code=code), added(AddMembersToGroupResult("a", 0, None, 0)))
     (result,) = asked(coordinator, lambda admin: admin.add_members("g", ["a"]))
-    assert (result.outcome, len(coordinator.asked)) == (RegistrationOutcome.REGISTERED, 2)
+    assert (result.outcome, len(coordinator.requests)) == (RegistrationOutcome.REGISTERED, 2)
 
 
 def test_a_request_that_was_lost_is_sent_again() -> None:
     """It may have been carried out: then the second one renews, which is what was wanted."""
     coordinator = Coordinator(added(AddMembersToGroupResult("a", 0, None, 2)))
-    coordinator.hang_up_first(ADD_MEMBERS_TO_GROUP.key)
+    coordinator.disconnect_first(ADD_MEMBERS_TO_GROUP.key)
     (result,) = asked(coordinator, lambda admin: admin.add_members("g", ["a"]))
-    assert (result.outcome, len(coordinator.asked)) == (RegistrationOutcome.RENEWED, 2)
+    assert (result.outcome, len(coordinator.requests)) == (RegistrationOutcome.RENEWED, 2)
 
 
 def test_registrations_are_cancelled_by_name_or_all() -> None:
@@ -137,11 +137,11 @@ def test_a_group_that_is_not_there_has_no_registrations() -> None:
         asked(coordinator, lambda admin: admin.cancel_registration("g"))
 
 
-def test_nobody_is_announced_or_cancelled_without_a_request() -> None:
+def test_registering_or_cancelling_no_members_sends_no_request() -> None:
     coordinator = Coordinator()
     assert asked(coordinator, lambda admin: admin.add_members("g", [])) == []
     assert asked(coordinator, lambda admin: admin.cancel_registration("g", [])) == []
-    assert coordinator.asked == []
+    assert coordinator.requests == []
 
 
 @pytest.mark.parametrize(
@@ -153,11 +153,11 @@ def test_nobody_is_announced_or_cancelled_without_a_request() -> None:
         (lambda admin: admin.add_members("g", ["a"], wait_ms=2**31), "wait_ms cannot be 2147483648"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_refused_before_anybody_is_asked(ask: Callable[[Admin], Any], said: str) -> None:
+def test_a_request_that_makes_no_sense_is_refused_before_it_is_sent(ask: Callable[[Admin], Any], said: str) -> None:
     coordinator = Coordinator()
     with pytest.raises(ConfigError, match=said):
         asked(coordinator, ask)
-    assert coordinator.asked == []
+    assert coordinator.requests == []
 
 
 # -- configs -----------------------------------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ def test_a_config_that_is_refused_says_why() -> None:
 def test_no_change_is_no_request() -> None:
     coordinator = Coordinator()
     asked(coordinator, lambda admin: admin.configure_group("g", {}))
-    assert coordinator.asked == []
+    assert coordinator.requests == []
 
 
 @pytest.mark.parametrize("holdfast", [True, False])
-def test_configs_are_told_with_what_was_set(holdfast: bool) -> None:
+def test_configs_are_described_with_what_was_set(holdfast: bool) -> None:
     answer = described(
         DescribedConfig("target.group.size", "3", config_source=8),
         DescribedConfig("standby.takeover.ms", "-1", config_source=5),
@@ -206,7 +206,7 @@ def test_configs_are_told_with_what_was_set(holdfast: bool) -> None:
     ]
 
 
-def test_configs_that_cannot_be_told_say_why() -> None:
+def test_configs_that_cannot_be_described_say_why() -> None:
     coordinator = Coordinator(described(code=ErrorCode.INVALID_REQUEST, message="Unknown resource type 32"))
     with pytest.raises(GroupError, match="INVALID_REQUEST: Unknown resource type 32"):
         asked(coordinator, lambda admin: admin.group_config("g"))
@@ -220,7 +220,7 @@ def test_configs_that_cannot_be_told_say_why() -> None:
     [
         (
             lambda admin: admin.add_members("g", ["a"]),
-            "announcing members needs Holdfast's AddMembersToGroup (API key 10000)",
+            "registering members needs Holdfast's AddMembersToGroup (API key 10000)",
         ),
         (lambda admin: admin.cancel_registration("g"), "needs Holdfast's CancelRegistration (API key 10001)"),
         (
@@ -242,9 +242,9 @@ def test_apache_kafka_is_not_asked_what_it_cannot_and_the_feature_is_named(
             ask(admin)
         assert str(said.value).endswith(f"{feature}, which the broker at {bootstrap_of(server)} does not have")
         assert (said.value.code, said.value.fatal) == (ErrorCode.UNSUPPORTED_VERSION, False)
-        assert coordinator.asked == []
+        assert coordinator.requests == []
         admin.configure_group("g", {"consumer.session.timeout.ms": 6_000})
-    assert len(coordinator.asked) == 1, "the same broker is asked for what is its own"
+    assert len(coordinator.requests) == 1, "the same broker is asked for what is its own"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_text_is_not_taken_for_the_names_that_its_letters_are(call: Callable[[
 
 
 @pytest.mark.parametrize("pair", [("", None), ("", ""), ("a", "b", "c"), ("a",), (7, None), "ab", None])
-def test_a_pair_of_ids_that_names_nobody_is_refused(pair: Any) -> None:
+def test_a_pair_without_a_member_id_or_instance_id_is_refused(pair: Any) -> None:
     with (
         Admin({"bootstrap.servers": "127.0.0.1:1"}) as admin,
         pytest.raises(ConfigError, match="a pair of a member id and an instance id, one of them at least"),

@@ -1,4 +1,4 @@
-"""What Holdfast tells of a group beyond Kafka, as `describe_group` hands it on."""
+"""Holdfast's extensions in `describe_group`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ EXTENSIONS = GroupExtensions(
     settled=True,
     target_size=2,
     standby_takeover_ms=5_000,
-    waiting=["m-3"],
-    expected=[ExpectedMember("seat-9", 1_000, False)],
-    open_places=1,
+    standbys=["m-3"],
+    expected=[ExpectedMember("instance-9", 1_000, False)],
+    vacancies=1,
 )
 
 
@@ -41,24 +41,34 @@ def described(coordinator: Coordinator) -> GroupDescription:
         return admin.describe_group("g")
 
 
-def test_a_holdfast_is_asked_and_tells() -> None:
+def test_a_holdfast_returns_its_extensions() -> None:
     coordinator = Coordinator(group(EXTENSIONS))
 
     found = described(coordinator)
 
     assert [one.include_extensions for one in coordinator.messages()] == [True]
-    told = found.extensions
-    assert told is not None
-    assert (told.generation, told.epoch, told.leader, told.settled) == (4, 4_000_001, "m-1", True)
-    assert (told.target_size, told.standby_takeover_ms, told.open_places) == (2, 5_000, 1)
-    assert (told.waiting, told.expected) == (("m-3",), (Expected("seat-9", 1_000, False),))
-    assert [(one.member_id, one.is_waiting) for one in found.members] == [("m-1", False), ("m-2", False), ("m-3", True)]
+    extensions = found.extensions
+    assert extensions is not None
+    assert (extensions.generation, extensions.epoch, extensions.leader, extensions.settled) == (
+        4,
+        4_000_001,
+        "m-1",
+        True,
+    )
+    assert (extensions.target_size, extensions.standby_takeover_ms, extensions.vacancies) == (2, 5_000, 1)
+    assert (extensions.standbys, extensions.expected) == (("m-3",), (Expected("instance-9", 1_000, False),))
+    assert [(one.member_id, one.is_standby) for one in found.members] == [("m-1", False), ("m-2", False), ("m-3", True)]
 
 
 def test_what_is_off_is_none() -> None:
-    told = described(Coordinator(group(GroupExtensions()))).extensions
-    assert told is not None
-    assert (told.target_size, told.standby_takeover_ms, told.waiting, told.expected) == (None, None, (), ())
+    extensions = described(Coordinator(group(GroupExtensions()))).extensions
+    assert extensions is not None
+    assert (extensions.target_size, extensions.standby_takeover_ms, extensions.standbys, extensions.expected) == (
+        None,
+        None,
+        (),
+        (),
+    )
 
 
 def test_no_other_server_is_sent_the_tag() -> None:
@@ -68,7 +78,7 @@ def test_no_other_server_is_sent_the_tag() -> None:
 
     assert [one.include_extensions for one in coordinator.messages()] == [False]
     assert found.extensions is None
-    assert not any(one.is_waiting for one in found.members)
+    assert not any(one.is_standby for one in found.members)
 
 
 @pytest.mark.parametrize("holdfast", [True, False])

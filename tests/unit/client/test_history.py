@@ -11,11 +11,13 @@ import pytest
 
 from holdfast.client import history
 from holdfast.client.admin import Admin
+from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.errors import ConnectionFailed, TopicError
-from holdfast.client.history import HistoryEvent, Ledger, last_rebalances
-from holdfast.client.network import Network
+from holdfast.client.history import EventLog, HistoryEvent, last_rebalances
+from holdfast.client.runtime import SYSTEM
 from holdfast.client.settings import NetworkSettings
-from holdfast.coordinator.ledger import LEDGER_TOPIC, Event, EventKind
+from holdfast.coordinator.events.causes import Cause, CauseCode
+from holdfast.coordinator.events.group_event import LEDGER_TOPIC, EventKind, GroupEvent
 from holdfast.wire.apis.fetch import FetchablePartitionResponse, FetchableTopicResponse, FetchResponse
 from holdfast.wire.apis.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -41,9 +43,13 @@ STARTED, FORMED, ASSIGNED, EMPTY = (
 )
 
 
-def told(kind: EventKind, generation: int, group: str = "g", **details: Any) -> bytes:
+JOINED, LEFT = Cause(CauseCode.MEMBER_JOINED), Cause(CauseCode.MEMBER_LEFT)
+
+
+def ledger_event(kind: EventKind, generation: int, group: str = "g", cause: Cause = JOINED, **details: Any) -> bytes:
     epoch = generation * 1_000_000
-    return Event(kind=kind, group_id=group, at_ms=1, generation=generation, epoch=epoch, **details).to_json()
+    event = GroupEvent(kind=kind, group_id=group, at_ms=1, generation=generation, epoch=epoch, cause=cause, **details)
+    return event.to_json()
 
 
 def answer(*values: bytes | None, first: int = 0, cut: int = 0) -> FetchablePartitionResponse:
@@ -56,21 +62,17 @@ def answer(*values: bytes | None, first: int = 0, cut: int = 0) -> FetchablePart
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-def test_events_have_the_brokers_time_and_everything_that_was_told() -> None:
-    value = told(STARTED, 3, cause="a new member joined", member_id="m-1", instance_id="i-1", reason="because")
+def test_events_have_the_brokers_time_and_all_their_fields() -> None:
+    value = ledger_event(STARTED, 3, cause=JOINED, member_id="m-1", instance_id="i-1", reason="because")
     (event,), after = history._read(answer(value, first=40), 40)
     assert (event.offset, event.at_ms, event.group_id, event.kind) == (40, 1_000, "g", "rebalance started")
-    assert (event.generation, event.cause, event.member, event.fields["reason"]) == (
-        3,
-        "a new member joined",
-        "i-1",
-        "because",
-    )
+    assert (event.generation, event.member, event.fields["reason"]) == (3, "i-1", "because")
+    assert (event.cause, event.cause_code) == ("a new member joined", CauseCode.MEMBER_JOINED)
     assert after == 41
 
 
 def test_a_member_without_an_instance_id_is_named_by_its_member_id() -> None:
-    events, _ = history._read(answer(told(STARTED, 1, member_id="m-1"), told(EMPTY, 2)), 0)
+    events, _ = history._read(answer(ledger_event(STARTED, 1, member_id="m-1"), ledger_event(EMPTY, 2)), 0)
     assert [event.member for event in events] == ["m-1", None]
 
 
@@ -90,30 +92,31 @@ def test_a_member_without_an_instance_id_is_named_by_its_member_id() -> None:
     ],
 )
 def test_what_is_no_event_is_passed_over(nonsense: bytes | None) -> None:
-    events, after = history._read(answer(told(EMPTY, 1), nonsense, told(EMPTY, 2)), 0)
+    events, after = history._read(answer(ledger_event(EMPTY, 1), nonsense, ledger_event(EMPTY, 2)), 0)
     assert [event.generation for event in events] == [1, 2]
     assert after == 3
 
 
 def test_an_event_of_a_newer_server_is_read_as_far_as_it_is_known() -> None:
-    value = json.dumps({"kind": "seated", "group_id": "g", "generation": 1, "seats": 4}).encode()
+    value = json.dumps({"kind": "standby added", "group_id": "g", "generation": 1, "standbys": 4}).encode()
     (event,), _ = history._read(answer(value), 0)
-    assert (event.kind, event.cause, event.fields["seats"]) == ("seated", "", 4)
+    assert (event.kind, event.cause, event.fields["standbys"]) == ("standby added", "", 4)
+    assert event.cause_code is None
 
 
-def test_events_before_the_offset_asked_for_are_not_told_again() -> None:
-    events, after = history._read(answer(told(EMPTY, 1), told(EMPTY, 2), told(EMPTY, 3)), 2)
+def test_events_before_the_requested_offset_are_not_returned_again() -> None:
+    events, after = history._read(answer(ledger_event(EMPTY, 1), ledger_event(EMPTY, 2), ledger_event(EMPTY, 3)), 2)
     assert ([event.offset for event in events], after) == ([2], 3)
 
 
 def test_a_batch_that_is_cut_off_is_left_for_the_next_time() -> None:
-    assert history._read(answer(told(EMPTY, 1), first=5, cut=1), 5) == ([], 5)
-    assert history._read(answer(told(EMPTY, 1), first=5, cut=200), 5) == ([], 5)
+    assert history._read(answer(ledger_event(EMPTY, 1), first=5, cut=1), 5) == ([], 5)
+    assert history._read(answer(ledger_event(EMPTY, 1), first=5, cut=200), 5) == ([], 5)
     assert history._read(FetchablePartitionResponse(0, 0, 0, records=None), 5) == ([], 5)
 
 
 def test_a_batch_that_cannot_be_read_is_an_error() -> None:
-    good = answer(told(EMPTY, 1))
+    good = answer(ledger_event(EMPTY, 1))
     assert isinstance(good.records, bytes)
     spoilt = bytearray(good.records)
     spoilt[HEADER_SIZE + 2] ^= 0xFF
@@ -124,11 +127,13 @@ def test_a_batch_that_cannot_be_read_is_an_error() -> None:
 # -- the latest rebalance ----------------------------------------------------------------------------------------------
 
 
-class PaperLedger(Ledger):
+class FakeLedger(EventLog):
     """Events from a list; what was read of them is noted."""
 
     def __init__(self, values: list[bytes], first: int = 0) -> None:
-        super().__init__(Network(NetworkSettings.from_config({"bootstrap.servers": "127.0.0.1:1"})))
+        super().__init__(
+            ClusterClient(NetworkSettings.from_config({"bootstrap.servers": "127.0.0.1:1"}), runtime=SYSTEM)
+        )
         self._first = first
         self._events, _ = history._read(answer(*values, first=first), 0)
         self.read_from: list[int] = []
@@ -142,39 +147,48 @@ class PaperLedger(Ledger):
 
 
 def test_the_latest_rebalance_has_its_cause_and_what_it_cost() -> None:
-    ledger = PaperLedger(
+    ledger = FakeLedger(
         [
-            told(STARTED, 0, cause="a new member joined", member_id="m-1"),
-            told(ASSIGNED, 1, stood_still_ms=10),
-            told(STARTED, 1, cause="a member left", instance_id="i-2", reason="bye"),
-            told(FORMED, 2),
-            told(ASSIGNED, 2, stood_still_ms=77),
-            told(EventKind.STATIC_REJOINED, 2),
+            ledger_event(STARTED, 0, cause=JOINED, member_id="m-1"),
+            ledger_event(ASSIGNED, 1, unassigned_ms=10),
+            ledger_event(STARTED, 1, cause=LEFT, instance_id="i-2", reason="bye"),
+            ledger_event(FORMED, 2),
+            ledger_event(ASSIGNED, 2, unassigned_ms=77),
+            ledger_event(EventKind.STATIC_REJOINED, 2),
         ]
     )
     found = last_rebalances(ledger, ["g", "other"], 0)
     assert list(found) == ["g"]
     last = found["g"]
-    assert (last.generation, last.at_ms, last.cause, last.member) == (2, 1_002, "a member left", "i-2")
-    assert (last.reason, last.stood_still_ms) == ("bye", 77)
+    assert (last.generation, last.at_ms, last.cause_code, last.member) == (2, 1_002, CauseCode.MEMBER_LEFT, "i-2")
+    assert last.cause == LEFT.sentence
+    assert (last.reason, last.unassigned_ms) == ("bye", 77)
 
 
 def test_a_rebalance_that_lasts_has_cost_nothing_yet() -> None:
-    ledger = PaperLedger([told(ASSIGNED, 1, stood_still_ms=10), told(STARTED, 1, cause="a member left")])
+    ledger = FakeLedger([ledger_event(ASSIGNED, 1, unassigned_ms=10), ledger_event(STARTED, 1, cause=LEFT)])
     last = last_rebalances(ledger, ["g"], 0)["g"]
-    assert (last.generation, last.cause, last.stood_still_ms) == (1, "a member left", None)
+    assert (last.generation, last.cause_code, last.unassigned_ms) == (1, CauseCode.MEMBER_LEFT, None)
 
 
 def test_a_deleted_group_of_the_same_name_is_another_one() -> None:
-    ledger = PaperLedger([told(STARTED, 1, cause="old"), told(EventKind.DELETED, 2), told(EventKind.FENCED, 3)])
+    ledger = FakeLedger(
+        [ledger_event(STARTED, 1, cause=LEFT), ledger_event(EventKind.DELETED, 2), ledger_event(EventKind.FENCED, 3)]
+    )
     last = last_rebalances(ledger, ["g"], 0)["g"]
-    assert (last.generation, last.at_ms, last.cause) == (3, None, None)
+    assert (last.generation, last.at_ms, last.cause, last.cause_code) == (3, None, None, None)
 
 
 def test_the_ledger_is_read_from_its_end_and_no_further_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_STRIDE", 2)
-    values = [told(STARTED, 1, "old"), told(EMPTY, 1, "x"), told(STARTED, 2), told(ASSIGNED, 3), told(EMPTY, 4, "x")]
-    ledger = PaperLedger(values, first=100)
+    monkeypatch.setattr(history, "_EVENTS_PER_READ", 2)
+    values = [
+        ledger_event(STARTED, 1, "old"),
+        ledger_event(EMPTY, 1, "x"),
+        ledger_event(STARTED, 2),
+        ledger_event(ASSIGNED, 3),
+        ledger_event(EMPTY, 4, "x"),
+    ]
+    ledger = FakeLedger(values, first=100)
     assert last_rebalances(ledger, ["g"], 0)["g"].generation == 3
     assert ledger.read_from == [103, 101]
     assert last_rebalances(ledger, ["g", "old"], 0)["old"].at_ms == 1_000
@@ -182,15 +196,15 @@ def test_the_ledger_is_read_from_its_end_and_no_further_than_needed(monkeypatch:
 
 
 def test_the_search_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_STRIDE", 2)
-    monkeypatch.setattr(history, "MOST_LOOKED_BACK", 3)
-    ledger = PaperLedger([told(STARTED, 1), *(told(EMPTY, number, "x") for number in range(4))])
+    monkeypatch.setattr(history, "_EVENTS_PER_READ", 2)
+    monkeypatch.setattr(history, "MAX_EVENTS_SCANNED", 3)
+    ledger = FakeLedger([ledger_event(STARTED, 1), *(ledger_event(EMPTY, number, "x") for number in range(4))])
     assert last_rebalances(ledger, ["g"], 0) == {}
     assert ledger.read_from == [3, 2]
 
 
 def test_without_a_ledger_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PaperLedger([told(STARTED, 1)])
+    ledger = FakeLedger([ledger_event(STARTED, 1)])
     monkeypatch.setattr(ledger, "bounds", lambda deadline: None)
     assert last_rebalances(ledger, ["g"], 0) == {}
 
@@ -230,7 +244,7 @@ class LedgerBroker:
         elif offset == 7:
             found = FetchablePartitionResponse(0, 0, 7, records=b"")
         else:
-            found = answer(told(EMPTY, 1), told(EMPTY, 2), first=5)
+            found = answer(ledger_event(EMPTY, 1), ledger_event(EMPTY, 2), first=5)
         return FetchResponse(responses=[FetchableTopicResponse(LEDGER_TOPIC, partitions=[found])])
 
 
@@ -242,8 +256,8 @@ def test_events_that_are_gone_are_passed_over(offset: int, expected: list[int], 
     broker = LedgerBroker()
     with ScriptedServer(broker) as server:
         bootstrap = f"{server.address.host}:{server.address.port}"
-        with Network(NetworkSettings.from_config({"bootstrap.servers": bootstrap})) as network:
-            events, found_after = Ledger(network).read(offset, 0, time.monotonic() + 20)
+        with ClusterClient(NetworkSettings.from_config({"bootstrap.servers": bootstrap}), runtime=SYSTEM) as network:
+            events, found_after = EventLog(network).read(offset, 0, time.monotonic() + 20)
     assert ([event.offset for event in events], found_after, broker.fetched) == (expected, after, fetched)
 
 
@@ -266,7 +280,7 @@ def test_a_ledger_that_this_user_may_not_see_is_not_taken_for_none() -> None:
             with pytest.raises(TopicError, match=f"it needs READ on the topic {LEDGER_TOPIC}") as caught:
                 ask()
             assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert admin.last_rebalances(["g"]) == {}, "what else is told of a group is told all the same"
+        assert admin.last_rebalances(["g"]) == {}, "the rest of its description is there all the same"
 
 
 def test_a_ledger_that_cannot_be_reached_any_more_is_an_error_in_time() -> None:
@@ -276,5 +290,5 @@ def test_a_ledger_that_cannot_be_reached_any_more_is_an_error_in_time() -> None:
     with ScriptedServer(one_answer) as server:
         bootstrap = f"{server.address.host}:{server.address.port}"
         settings = NetworkSettings.from_config({"bootstrap.servers": bootstrap})
-        with Network(settings) as network, pytest.raises(ConnectionFailed):
-            Ledger(network).read(0, 0, time.monotonic() + 0.5)
+        with ClusterClient(settings, runtime=SYSTEM) as network, pytest.raises(ConnectionFailed):
+            EventLog(network).read(0, 0, time.monotonic() + 0.5)

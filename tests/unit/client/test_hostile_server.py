@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.client.connection import Connection
 from holdfast.client.errors import HoldfastError
+from holdfast.client.runtime import SYSTEM
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from holdfast.wire.headers import encode_response_parts
 from tests.unit.client.scripted import Peer, Script, ScriptedServer
@@ -20,7 +21,7 @@ SECOND_REQUEST = 2
 
 def outcome(script: Script) -> object:
     """What comes of connecting and asking: an answer, or the exception."""
-    with ScriptedServer(script) as server, Connection(*server.address) as connection:
+    with ScriptedServer(script) as server, Connection(*server.address, runtime=SYSTEM) as connection:
         deadline = time.monotonic() + PATIENCE_S
         try:
             connection.connect(deadline)

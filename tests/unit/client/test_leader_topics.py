@@ -1,4 +1,4 @@
-"""KIP-814: a static leader that restarts is told to skip the assignment, and gets the list of the members. From then on
+"""KIP-814: a static leader that restarts has to skip the assignment, and gets the list of the members. From then on
 it watches the topics of all of them, not only those that it reads itself."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.wire.consumer_protocol import (
 )
 from tests.unit.client.scripted import ScriptedServer
 from tests.unit.client.scripted_group import Group
-from tests.unit.client.test_member_extensions import ME, TOPIC, attend_until, offsets, participant
+from tests.unit.client.test_member_extensions import ME, TOPIC, consumer_of, offsets, poll_until
 
 THEIRS, NOBODYS = "only-the-follower-reads-it", "nobody-reads-it"
 FOLLOWER = "follower"
@@ -41,7 +41,7 @@ class Returned:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.shares = {ME: both_of(TOPIC), FOLLOWER: both_of(THEIRS)}
+        self.assignments = {ME: both_of(TOPIC), FOLLOWER: both_of(THEIRS)}
         self.group = Group(
             (JOIN_GROUP, self._join),
             (SYNC_GROUP, self._sync),
@@ -67,11 +67,11 @@ class Returned:
         )
 
     def _sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        self.shares |= {one.member_id: one.assignment for one in request.assignments}
-        return SyncGroupResponse(assignment=self.shares[ME])
+        self.assignments |= {one.member_id: one.assignment for one in request.assignments}
+        return SyncGroupResponse(assignment=self.assignments[ME])
 
     def _describe(self, _request: Any) -> DescribeGroupsResponse:
-        members = [DescribedGroupMember(name, None, "c", "/h", b"", given) for name, given in self.shares.items()]
+        members = [DescribedGroupMember(name, None, "c", "/h", b"", given) for name, given in self.assignments.items()]
         return DescribeGroupsResponse(
             groups=[DescribedGroup(group_id="g", group_state="Stable", protocol_type="consumer", members=members)]
         )
@@ -82,30 +82,30 @@ def test_a_restarted_leader_watches_the_topics_of_all(grows: str) -> None:
     coordinator = Returned()
     with (
         ScriptedServer(coordinator.group) as server,
-        participant(server, **STATIC) as (leader, heard),
+        consumer_of(server, **STATIC) as (leader, callbacks),
     ):
-        attend_until(leader, lambda: heard.calls == [("assigned", [0, 1])], "its share again")
-        attend_until(leader, lambda: coordinator.group.messages(DESCRIBE_GROUPS), "the look whether all is assigned")
+        poll_until(leader, lambda: callbacks.calls == [("assigned", [0, 1])], "its assignment again")
+        poll_until(leader, lambda: coordinator.group.messages(DESCRIBE_GROUPS), "the look whether all is assigned")
         assert len(coordinator.group.messages(JOIN_GROUP)) == 1
 
         coordinator.group.partitions[grows] = 4
-        attend_until(leader, lambda: coordinator.group.messages(SYNC_GROUP)[1:], "the rebalance")
+        poll_until(leader, lambda: coordinator.group.messages(SYNC_GROUP)[1:], "the rebalance")
 
         _, again = coordinator.group.messages(SYNC_GROUP)
         assert {one.member_id for one in again.assignments} == {ME, FOLLOWER}
 
 
-def test_control_a_topic_that_nobody_reads_is_not_watched() -> None:
+def test_control_a_topic_without_subscribers_is_not_watched() -> None:
     coordinator = Returned()
     with (
         ScriptedServer(coordinator.group) as server,
-        participant(server, **STATIC) as (leader, heard),
+        consumer_of(server, **STATIC) as (leader, callbacks),
     ):
-        attend_until(leader, lambda: heard.calls == [("assigned", [0, 1])], "its share again")
+        poll_until(leader, lambda: callbacks.calls == [("assigned", [0, 1])], "its assignment again")
 
         coordinator.group.partitions[NOBODYS] = 4
-        seen = coordinator.group.metadata_asked
-        attend_until(leader, lambda: coordinator.group.metadata_asked > seen + 2, "it has looked at the topics")
+        seen = coordinator.group.metadata_requests
+        poll_until(leader, lambda: coordinator.group.metadata_requests > seen + 2, "it has looked at the topics")
 
         assert len(coordinator.group.messages(JOIN_GROUP)) == 1
 
@@ -115,8 +115,8 @@ def test_what_grew_while_the_leader_was_away_is_seen_when_it_is_back() -> None:
     coordinator.group.partitions[THEIRS] = 4
     with (
         ScriptedServer(coordinator.group) as server,
-        participant(server, **STATIC) as (leader, _),
+        consumer_of(server, **STATIC) as (leader, _),
     ):
-        attend_until(leader, lambda: coordinator.group.messages(SYNC_GROUP)[1:], "the rebalance")
+        poll_until(leader, lambda: coordinator.group.messages(SYNC_GROUP)[1:], "the rebalance")
 
         assert "have no owner" in coordinator.group.messages(JOIN_GROUP)[1].reason

@@ -12,12 +12,14 @@ import pytest
 
 from holdfast.assignors import Assignor, CooperativeStickyAssignor
 from holdfast.assignors.interface import Cluster, MemberAssignment, MemberSubscription
-from holdfast.client import join_desk
+from holdfast.client import join_batcher
 from holdfast.client.consumer_config import ConsumerConfig
+from holdfast.client.consumer_membership import ConsumerMembership
 from holdfast.client.errors import AssignorError
-from holdfast.client.join_desk import JoinDesk
-from holdfast.client.participation import Participation
-from holdfast.client.topics import Topics
+from holdfast.client.join_batcher import JoinBatcher
+from holdfast.client.runtime import SYSTEM
+from holdfast.client.subscription import Subscription
+from holdfast.types import TopicPartition
 from holdfast.wire.apis.describe_groups import (
     DESCRIBE_GROUPS,
     DescribedGroup,
@@ -49,15 +51,14 @@ from tests.unit.client.scripted import ScriptedServer
 from tests.unit.client.scripted_group import Group
 
 ME, TOPIC = "me", "t"
-Where = tuple[str, int]
 
 
-def share(*numbers: int) -> bytes:
+def assignment(*numbers: int) -> bytes:
     return encode_assignment(Assignment([TopicPartitions(TOPIC, list(numbers))]))
 
 
 class Leadership:
-    """A coordinator that makes whoever joins the leader of a group of one, and keeps what it assigns."""
+    """A coordinator that makes every member that joins the leader of a group of one, and keeps what it assigns."""
 
     def __init__(
         self, *, holdfast: bool = True, refuses_resync: bool = False, highest: Mapping[int, int] | None = None
@@ -129,32 +130,32 @@ def offsets(request: OffsetFetchRequest) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", topics=topics)])
 
 
-class Heard:
-    """What the application was told."""
+class RecordedCallbacks:
+    """The callbacks that the application got."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int]]] = []
 
-    def rejoining(self, staying: Collection[Where], within_ms: int) -> None:
+    def before_rejoin(self, staying: Collection[TopicPartition], within_ms: int) -> None:
         pass
 
-    def giving_up(self, partitions: Collection[Where], within_ms: int) -> None:
+    def before_revoke(self, partitions: Collection[TopicPartition], within_ms: int) -> None:
         pass
 
-    def revoked(self, partitions: list[Where]) -> None:
+    def revoked(self, partitions: list[TopicPartition]) -> None:
         self.calls.append(("revoked", [number for _, number in partitions]))
 
-    def lost(self, partitions: list[Where]) -> None:
+    def lost(self, partitions: list[TopicPartition]) -> None:
         self.calls.append(("lost", [number for _, number in partitions]))
 
-    def assigned(self, offsets: Mapping[Where, int]) -> None:
+    def assigned(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.calls.append(("assigned", sorted(number for _, number in offsets)))
 
 
 @contextmanager
-def participant(
-    server: ScriptedServer, strategy: Any = "cooperative-sticky", desk: JoinDesk | None = None, **settings: Any
-) -> Iterator[tuple[Participation, Heard]]:
+def consumer_of(
+    server: ScriptedServer, strategy: Any = "cooperative-sticky", batcher: JoinBatcher | None = None, **settings: Any
+) -> Iterator[tuple[ConsumerMembership, RecordedCallbacks]]:
     config = ConsumerConfig.read(
         {
             "bootstrap.servers": f"{server.address.host}:{server.address.port}",
@@ -169,23 +170,23 @@ def participant(
         },
         {},
     )
-    heard = Heard()
-    taking_part = Participation(config, heard)
-    if desk is not None:
-        taking_part.join_through(desk)
-    taking_part.subscribe(Topics.read([TOPIC]))
+    callbacks = RecordedCallbacks()
+    consumer = ConsumerMembership(config, callbacks, runtime=SYSTEM)
+    if batcher is not None:
+        consumer.use_batcher(batcher)
+    consumer.subscribe(Subscription.parse([TOPIC]))
     try:
-        yield taking_part, heard
+        yield consumer, callbacks
     finally:
-        taking_part.close()
+        consumer.close()
 
 
-def attend_until(taking_part: Participation, look: Callable[[], Any], what: str) -> None:
-    def attended() -> Any:
-        taking_part.attend()
+def poll_until(consumer: ConsumerMembership, look: Callable[[], Any], what: str) -> None:
+    def polled() -> Any:
+        consumer.poll()
         return look()
 
-    eventually(attended, what)
+    eventually(polled, what)
 
 
 # -- a topic grows -----------------------------------------------------------------------------------------------------
@@ -193,53 +194,53 @@ def attend_until(taking_part: Participation, look: Callable[[], Any], what: str)
 
 def test_a_leader_hands_out_what_has_come_without_a_rebalance() -> None:
     coordinator = Leadership()
-    with ScriptedServer(coordinator.group) as server, participant(server) as (taking_part, heard):
-        attend_until(taking_part, lambda: heard.calls == [("assigned", [0, 1])], "the first share")
-        first = taking_part.epoch
+    with ScriptedServer(coordinator.group) as server, consumer_of(server) as (consumer, callbacks):
+        poll_until(consumer, lambda: callbacks.calls == [("assigned", [0, 1])], "the first assignment")
+        first = consumer.epoch
 
         coordinator.group.partitions[TOPIC] = 4
-        attend_until(taking_part, lambda: len(heard.calls) == 2, "the growth")
+        poll_until(consumer, lambda: len(callbacks.calls) == 2, "the growth")
 
-        assert heard.calls[1:] == [("assigned", [2, 3])]
-        assert (taking_part.generation, first, taking_part.epoch) == (1, 1_000_000, 1_000_001)
+        assert callbacks.calls[1:] == [("assigned", [2, 3])]
+        assert (consumer.generation_id, first, consumer.epoch) == (1, 1_000_000, 1_000_001)
         assert len(coordinator.group.messages(JOIN_GROUP)) == 2  # KIP-394: the first is for the id
         assert [one.resync_from_epoch for one in coordinator.group.messages(SYNC_GROUP)] == [-1, 1_000_000]
 
 
 def test_each_growth_is_one_resync() -> None:
     coordinator = Leadership()
-    with ScriptedServer(coordinator.group) as server, participant(server) as (taking_part, heard):
-        attend_until(taking_part, lambda: heard.calls == [("assigned", [0, 1])], "the first share")
+    with ScriptedServer(coordinator.group) as server, consumer_of(server) as (consumer, callbacks):
+        poll_until(consumer, lambda: callbacks.calls == [("assigned", [0, 1])], "the first assignment")
         for count in (3, 5):
             coordinator.group.partitions[TOPIC] = count
-            attend_until(taking_part, lambda: len(taking_part.share.owned) == count, "the growth")  # noqa: B023
+            poll_until(consumer, lambda: len(consumer.owned_partitions.partitions) == count, "the growth")  # noqa: B023
 
-        assert taking_part.epoch == 1_000_002
+        assert consumer.epoch == 1_000_002
         assert len(coordinator.group.messages(DESCRIBE_GROUPS)) == 2
 
 
 def test_a_resync_that_is_refused_is_tried_once_and_then_the_group_rebalances() -> None:
     coordinator = Leadership(refuses_resync=True)
-    with ScriptedServer(coordinator.group) as server, participant(server) as (taking_part, heard):
-        attend_until(taking_part, lambda: heard.calls == [("assigned", [0, 1])], "the first share")
+    with ScriptedServer(coordinator.group) as server, consumer_of(server) as (consumer, callbacks):
+        poll_until(consumer, lambda: callbacks.calls == [("assigned", [0, 1])], "the first assignment")
 
         coordinator.group.partitions[TOPIC] = 4
-        attend_until(taking_part, lambda: taking_part.generation == 2, "the rebalance")
-        attend_until(taking_part, lambda: len(heard.calls) == 2, "the growth")
+        poll_until(consumer, lambda: consumer.generation_id == 2, "the rebalance")
+        poll_until(consumer, lambda: len(callbacks.calls) == 2, "the growth")
 
         assert [one.resync_from_epoch for one in coordinator.group.messages(SYNC_GROUP)] == [-1, 1_000_000, -1]
-        assert taking_part.epoch == 2_000_000
+        assert consumer.epoch == 2_000_000
 
 
 def test_a_broker_without_extensions_sees_an_ordinary_rebalance_and_nothing_else() -> None:
     coordinator = Leadership(holdfast=False)
-    with ScriptedServer(coordinator.group) as server, participant(server) as (taking_part, heard):
-        attend_until(taking_part, lambda: heard.calls == [("assigned", [0, 1])], "the first share")
+    with ScriptedServer(coordinator.group) as server, consumer_of(server) as (consumer, callbacks):
+        poll_until(consumer, lambda: callbacks.calls == [("assigned", [0, 1])], "the first assignment")
 
         coordinator.group.partitions[TOPIC] = 4
-        attend_until(taking_part, lambda: len(heard.calls) == 2, "the growth")
+        poll_until(consumer, lambda: len(callbacks.calls) == 2, "the growth")
 
-        assert taking_part.generation == 2 and taking_part.epoch is None
+        assert consumer.generation_id == 2 and consumer.epoch is None
         assert coordinator.group.messages(DESCRIBE_GROUPS) == []
         syncs = coordinator.group.messages(SYNC_GROUP)
         assert {(one.wants_epoch, one.resync_from_epoch, one.failure) for one in syncs} == {(False, -1, None)}
@@ -273,13 +274,13 @@ class Forgetful(Assignor):
         return {}
 
 
-def test_a_leader_that_cannot_assign_tells_the_coordinator_and_goes_on() -> None:
+def test_a_leader_that_cannot_assign_reports_the_failure_and_continues() -> None:
     coordinator = Leadership()
     with (
         ScriptedServer(coordinator.group) as server,
-        participant(server, [FailsAtFirst(2)]) as (taking_part, heard),
+        consumer_of(server, [FailsAtFirst(2)]) as (consumer, callbacks),
     ):
-        attend_until(taking_part, lambda: heard.calls == [("assigned", [0, 1])], "the share, after two failures")
+        poll_until(consumer, lambda: callbacks.calls == [("assigned", [0, 1])], "the assignment, after two failures")
 
         failures = [one.failure for one in coordinator.group.messages(SYNC_GROUP)]
         assert [failure and failure.code for failure in failures] == [1, 1, None]
@@ -287,21 +288,21 @@ def test_a_leader_that_cannot_assign_tells_the_coordinator_and_goes_on() -> None
         assert coordinator.group.messages(LEAVE_GROUP) == []
 
 
-def test_after_the_third_failure_in_a_row_it_leaves_and_the_application_hears() -> None:
+def test_after_three_failures_in_a_row_it_leaves_and_the_application_gets_the_error() -> None:
     coordinator = Leadership()
-    with ScriptedServer(coordinator.group) as server, participant(server, [Forgetful()]) as (taking_part, _):
+    with ScriptedServer(coordinator.group) as server, consumer_of(server, [Forgetful()]) as (consumer, _):
         with pytest.raises(AssignorError, match=r"forgetful.* forgot t-0"):
-            attend_until(taking_part, lambda: False, "an error")
+            poll_until(consumer, lambda: False, "an error")
 
         assert [one.failure.code for one in coordinator.group.messages(SYNC_GROUP)] == [2, 2, 2]
         coordinator.group.wait_for(LEAVE_GROUP)
 
 
-def test_a_broker_without_extensions_is_told_nothing_and_the_first_failure_is_the_last() -> None:
+def test_without_extensions_the_first_failure_is_final_and_not_reported() -> None:
     coordinator = Leadership(holdfast=False)
-    with ScriptedServer(coordinator.group) as server, participant(server, [FailsAtFirst(2)]) as (taking_part, _):
+    with ScriptedServer(coordinator.group) as server, consumer_of(server, [FailsAtFirst(2)]) as (consumer, _):
         with pytest.raises(AssignorError, match="a mistake in the assignor"):
-            attend_until(taking_part, lambda: False, "an error")
+            poll_until(consumer, lambda: False, "an error")
 
         assert coordinator.group.messages(SYNC_GROUP) == []
         coordinator.group.wait_for(LEAVE_GROUP)
@@ -315,7 +316,7 @@ def test_a_follower_logs_once_why_its_generation_came_to_nothing(caplog: pytest.
 
     def sync(_request: SyncGroupRequest) -> SyncGroupResponse:
         if len(group.messages(SYNC_GROUP)) > 1:
-            return SyncGroupResponse(assignment=share(1), assignment_epoch=7)
+            return SyncGroupResponse(assignment=assignment(1), assignment_epoch=7)
         failure = AssignmentFailure(1, "their assignor raised")
         return SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, failure=failure)
 
@@ -323,15 +324,15 @@ def test_a_follower_logs_once_why_its_generation_came_to_nothing(caplog: pytest.
     with (
         caplog.at_level(logging.WARNING, "holdfast.client"),
         ScriptedServer(group) as server,
-        participant(server) as (taking_part, heard),
+        consumer_of(server) as (consumer, callbacks),
     ):
         # when the second comes to be
-        attend_until(taking_part, lambda: heard.calls == [("assigned", [1])], "the share")
+        poll_until(consumer, lambda: callbacks.calls == [("assigned", [1])], "the assignment")
 
         # then the log has the reason, once
-        assert taking_part.epoch == 7
+        assert consumer.epoch == 7
     assert [record.message for record in caplog.records if "their assignor raised" in record.message] == [
-        "generation 1 came to nothing, and is tried again: its leader could not assign (1: their assignor raised)"
+        "the group joins again: the leader of generation 1 could not assign (1: their assignor raised)"
     ]
 
 
@@ -372,30 +373,32 @@ class Followers:
         )
 
     def _sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        return SyncGroupResponse(assignment=share(int(request.member_id)))
+        return SyncGroupResponse(assignment=assignment(int(request.member_id)))
 
 
 @contextmanager
 def three_of_them(server: ScriptedServer) -> Iterator[None]:
-    """With one desk, until each has its share."""
-    desk = JoinDesk(3)
-    first, second, third = (participant(server, desk=desk, **{"group.instance.id": str(number)}) for number in range(3))
+    """With one batcher, until each has its assignment."""
+    batcher = JoinBatcher(3, runtime=SYSTEM)
+    first, second, third = (
+        consumer_of(server, batcher=batcher, **{"group.instance.id": str(number)}) for number in range(3)
+    )
     with first as one, second as two, third as three:
         members = (one, two, three)
 
-        def attended() -> bool:
-            for taking_part, _ in members:
-                taking_part.attend()
-            return [heard.calls for _, heard in members] == [[("assigned", [number])] for number in range(3)]
+        def polled() -> bool:
+            for consumer, _ in members:
+                consumer.poll()
+            return [callbacks.calls for _, callbacks in members] == [[("assigned", [number])] for number in range(3)]
 
-        eventually(attended, "each has its share")
+        eventually(polled, "each has its assignment")
         yield
 
 
-def test_members_with_one_desk_join_in_one_request_and_sync_on_connections_of_their_own(
+def test_members_of_one_batcher_join_in_one_request_and_sync_separately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(join_desk, "EXPECTED_WITHIN_S", 30.0)
+    monkeypatch.setattr(join_batcher, "EXPECTED_TIMEOUT_S", 30.0)
     coordinator = Followers(holdfast=True)
 
     with ScriptedServer(coordinator.group) as server, three_of_them(server):

@@ -66,7 +66,7 @@ def test_a_pattern_means_no_internal_topic_and_no_topic_that_cannot_be_had() -> 
     assert found.cluster({"__orders"}).partitions == {"__orders": 1}, "by its name an internal topic can be had"
 
 
-def test_the_oldest_version_does_not_tell_which_topics_are_internal_but_kafkas_are_known() -> None:
+def test_version_0_does_not_mark_internal_topics_but_kafkas_are_known() -> None:
     said = response(topic("__consumer_offsets", partition(0, 0), internal=True), topic("t", partition(0, 0)))
     found = read_metadata(decode(MetadataResponse, 0, encode(said, 0)))
     assert found.matching(topic_pattern("^.*")) == {"t"}

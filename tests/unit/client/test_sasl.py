@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.client.connection import Connection
 from holdfast.client.errors import AuthenticationFailed, UnsupportedVersion
+from holdfast.client.runtime import SYSTEM
 from holdfast.client.security import Security
 from holdfast.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateResponse
@@ -29,13 +30,13 @@ def security(mechanism: str = "PLAIN", **more: Any) -> Security:
 
 
 def connect(server: ScriptedServer, guarded: Security) -> Connection:
-    connection = Connection(*server.address, security=guarded)
+    connection = Connection(*server.address, security=guarded, runtime=SYSTEM)
     connection.connect(time.monotonic() + PATIENCE_S)
     return connection
 
 
-class Guard:
-    """A broker that writes down what it was told and answers tokens with what the test gives."""
+class ScriptedAuthentication:
+    """A broker that records what it gets and answers tokens with what the test gives."""
 
     def __init__(self, *answers: SaslAuthenticateResponse, lifetimes_ms: tuple[int, ...] = ()) -> None:
         self.answers = list(answers)
@@ -80,7 +81,7 @@ def refusing(code: ErrorCode, *mechanisms: str) -> Script:
 
 
 def test_plain_says_user_and_password_once_the_mechanism_is_agreed() -> None:
-    guard = Guard()
+    guard = ScriptedAuthentication()
     with ScriptedServer(guard) as server, connect(server, security()) as connection:
         assert connection.ask(HeartbeatRequest("g")).error_code == 0
     assert guard.apis == ["SaslHandshake", "SaslAuthenticate", "Heartbeat"]
@@ -96,7 +97,7 @@ def test_oauthbearer_says_the_token_of_the_callback_and_its_extensions() -> None
         asked.append(config)
         return "abc.def", time.time() + 60, "alice", {"traceId": "7"}
 
-    guard = Guard()
+    guard = ScriptedAuthentication()
     guarded = security("OAUTHBEARER", oauth_cb=callback, **{"sasl.oauthbearer.config": "scope=x"})
     with ScriptedServer(guard) as server, connect(server, guarded):
         pass
@@ -104,9 +105,11 @@ def test_oauthbearer_says_the_token_of_the_callback_and_its_extensions() -> None
     assert guard.tokens == [b"n,,\x01auth=Bearer abc.def\x01traceId=7\x01\x01"]
 
 
-def test_a_refused_token_is_acknowledged_and_the_brokers_reason_told() -> None:
+def test_a_refused_token_is_acknowledged_and_the_brokers_reason_is_raised() -> None:
     failure = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "token expired")
-    guard = Guard(SaslAuthenticateResponse(auth_bytes=json.dumps({"status": "invalid_token"}).encode()), failure)
+    guard = ScriptedAuthentication(
+        SaslAuthenticateResponse(auth_bytes=json.dumps({"status": "invalid_token"}).encode()), failure
+    )
     guarded = security("OAUTHBEARER", oauth_cb=lambda _: ("abc", 0.0))
     with ScriptedServer(guard) as server, pytest.raises(AuthenticationFailed, match="token expired"):
         connect(server, guarded)
@@ -114,7 +117,7 @@ def test_a_refused_token_is_acknowledged_and_the_brokers_reason_told() -> None:
 
 
 def test_a_refused_token_is_refused_even_if_the_broker_then_forgets_to_say_so() -> None:
-    guard = Guard(SaslAuthenticateResponse(auth_bytes=b'{"status":"invalid_token"}'))
+    guard = ScriptedAuthentication(SaslAuthenticateResponse(auth_bytes=b'{"status":"invalid_token"}'))
     guarded = security("OAUTHBEARER", oauth_cb=lambda _: ("abc", 0.0))
     with ScriptedServer(guard) as server, pytest.raises(AuthenticationFailed, match="refuses the token: invalid_token"):
         connect(server, guarded)
@@ -130,9 +133,9 @@ def test_a_refused_token_is_refused_even_if_the_broker_then_forgets_to_say_so() 
         (("abc", 0.0, "p", {"a": "x\x01y"}), "SASL extension 'a'"),
     ],
 )
-def test_a_callback_that_returns_nonsense_is_told_what_is_wrong(given: Any, said: str) -> None:
+def test_a_callback_that_returns_nonsense_raises_a_clear_error(given: Any, said: str) -> None:
     guarded = security("OAUTHBEARER", oauth_cb=lambda _: given)
-    with ScriptedServer(Guard()) as server, pytest.raises(AuthenticationFailed, match=said):
+    with ScriptedServer(ScriptedAuthentication()) as server, pytest.raises(AuthenticationFailed, match=said):
         connect(server, guarded)
 
 
@@ -142,7 +145,7 @@ def test_a_callback_that_raises_may_be_tried_again_and_its_words_are_not_repeate
 
     guarded = security("OAUTHBEARER", oauth_cb=callback)
     with (
-        ScriptedServer(Guard()) as server,
+        ScriptedServer(ScriptedAuthentication()) as server,
         pytest.raises(AuthenticationFailed, match="oauth_cb raised OSError") as raised,
     ):
         connect(server, guarded)
@@ -153,8 +156,10 @@ def test_a_callback_that_raises_may_be_tried_again_and_its_words_are_not_repeate
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_wrong_password_is_told_with_the_brokers_words_and_without_the_password() -> None:
-    guard = Guard(SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "Invalid username or password"))
+def test_a_wrong_password_is_reported_in_the_brokers_words_without_the_password() -> None:
+    guard = ScriptedAuthentication(
+        SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "Invalid username or password")
+    )
     with ScriptedServer(guard) as server, pytest.raises(AuthenticationFailed) as raised:
         connect(server, security())
     assert str(raised.value) == (
@@ -191,7 +196,7 @@ def test_a_broker_of_before_sasl_authenticate_is_refused() -> None:
 
 
 def test_a_session_that_is_about_to_end_is_renewed_before_the_next_request() -> None:
-    guard = Guard(lifetimes_ms=(200, 3_600_000))
+    guard = ScriptedAuthentication(lifetimes_ms=(200, 3_600_000))
     began = time.monotonic()
     with ScriptedServer(guard) as server, connect(server, security()) as connection:
         due = connection._reauthenticate_at
@@ -205,7 +210,7 @@ def test_a_session_that_is_about_to_end_is_renewed_before_the_next_request() -> 
 
 
 def test_without_a_lifetime_a_session_is_never_renewed() -> None:
-    guard = Guard(lifetimes_ms=(0,))
+    guard = ScriptedAuthentication(lifetimes_ms=(0,))
     with ScriptedServer(guard) as server, connect(server, security()) as connection:
         connection.ask(HeartbeatRequest("g"))
         assert connection._reauthenticate_at is None
@@ -213,7 +218,7 @@ def test_without_a_lifetime_a_session_is_never_renewed() -> None:
 
 
 def test_answers_that_come_while_a_session_is_renewed_are_kept() -> None:
-    guard = Guard(lifetimes_ms=(1, 0))
+    guard = ScriptedAuthentication(lifetimes_ms=(1, 0))
     with ScriptedServer(guard) as server, connect(server, security()) as connection:
         eventually(lambda: time.monotonic() >= (connection._reauthenticate_at or 0), "the session is about to end")
         due, connection._reauthenticate_at = connection._reauthenticate_at, None
@@ -227,7 +232,7 @@ def test_answers_that_come_while_a_session_is_renewed_are_kept() -> None:
 
 
 def test_a_renewal_that_is_refused_ends_the_connection() -> None:
-    guard = Guard(
+    guard = ScriptedAuthentication(
         SaslAuthenticateResponse(session_lifetime_ms=1),
         SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "no longer"),
     )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.client.errors import AuthenticationFailed
-from holdfast.client.scram import HASHES, MOST_ITERATIONS, scram
+from holdfast.client.scram import HASHES, MAX_ITERATIONS, scram
 
 SALT = b"0123456789abcdef"
 NONCE = "fyko+d2lbbFgONRv9qkxdawL"
@@ -76,7 +76,7 @@ def test_a_wrong_password_is_refused_by_the_server(mechanism: str) -> None:
         (b"r=" + NONCE.encode() + b"x,s=,i=4096", "a salt of 0 bytes"),
         (b"r=" + NONCE.encode() + b"x,s=MDEy,i=4095", "4095"),
         (b"r=" + NONCE.encode() + b"x,s=MDEy,i=1", "'1' iterations"),
-        (b"r=" + NONCE.encode() + b"x,s=MDEy,i=%d" % (MOST_ITERATIONS + 1), "iterations"),
+        (b"r=" + NONCE.encode() + b"x,s=MDEy,i=%d" % (MAX_ITERATIONS + 1), "iterations"),
         (b"r=" + NONCE.encode() + b"x,s=MDEy,i=99999999999999999999", "iterations"),
         (b"r=" + NONCE.encode() + b"x,s=MDEy,i=-5000", "iterations"),
         (b"r=" + NONCE.encode() + b"x,s=MDEy,i=lots", "iterations"),

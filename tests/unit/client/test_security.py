@@ -183,7 +183,7 @@ def _no_password(config: dict[str, str], _: Certificate) -> None:
         (_no_password, "ssl.key.password is missing: the key in ssl.key.location is encrypted"),
     ],
 )
-def test_a_key_that_does_not_fit_is_refused_and_nobody_is_asked_at_the_terminal(
+def test_a_key_that_does_not_fit_is_refused_without_a_terminal_prompt(
     certificates: tuple[Path, Certificate, Certificate], spoil: Spoil, said: str
 ) -> None:
     _, client, other = certificates

@@ -10,14 +10,14 @@ import pytest
 from holdfast.client.errors import UnsupportedVersion
 from holdfast.wire.apis.join_group import JOIN_GROUP
 from tests.unit.client.scripted import ScriptedServer
-from tests.unit.client.test_member_extensions import Leadership, attend_until, participant
+from tests.unit.client.test_member_extensions import Leadership, consumer_of, poll_until
 
-STATIC: dict[str, Any] = {"group.instance.id": "seat-1"}
+STATIC: dict[str, Any] = {"group.instance.id": "instance-1"}
 BEFORE_INSTANCE_IDS = {JOIN_GROUP.key: 4}
 """As brokers before Kafka 2.3."""
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if "static.membership.fallback" in one.getMessage()]
 
 
@@ -27,20 +27,20 @@ def test_a_member_that_falls_back_to_dynamic_logs_it_once(caplog: pytest.LogCapt
     with (
         caplog.at_level(logging.WARNING, "holdfast.client"),
         ScriptedServer(old.group) as server,
-        participant(server, **settings) as (taking_part, heard),
+        consumer_of(server, **settings) as (consumer, callbacks),
     ):
         address = server.address
-        attend_until(taking_part, lambda: heard.calls, "an assignment")
+        poll_until(consumer, lambda: callbacks.calls, "an assignment")
 
         # also when the coordinator is reached once more
         generation = old.generation
-        taking_part.driver.do(lambda membership, now: membership._forget_coordinator(now))
-        taking_part.driver.do(lambda membership, now: membership.rejoin("for the test", now))
-        attend_until(taking_part, lambda: old.generation > generation, "another generation")
+        consumer.membership_thread.submit(lambda membership, now: membership._discovery.mark_unknown(now))
+        consumer.membership_thread.submit(lambda membership, now: membership.rejoin("for the test", now))
+        poll_until(consumer, lambda: old.generation > generation, "another generation")
 
     assert all(one.group_instance_id is None for one in old.group.messages(JOIN_GROUP))
-    assert said(caplog) == [
-        "group.instance.id 'seat-1' is not used (static.membership.fallback=dynamic): the broker at "
+    assert logged(caplog) == [
+        "group.instance.id 'instance-1' is not used (static.membership.fallback=dynamic): the broker at "
         f"{address.host}:{address.port} knows no static members (JoinGroup up to v4, v5 is needed). This member joins "
         "group 'g' as a dynamic one, and a restart of it is a rebalance"
     ]
@@ -52,19 +52,19 @@ def test_control_a_broker_with_instance_ids_gets_it_and_nothing_is_logged(caplog
     with (
         caplog.at_level(logging.WARNING, "holdfast.client"),
         ScriptedServer(new.group) as server,
-        participant(server, **settings) as (taking_part, heard),
+        consumer_of(server, **settings) as (consumer, callbacks),
     ):
-        attend_until(taking_part, lambda: heard.calls, "an assignment")
+        poll_until(consumer, lambda: callbacks.calls, "an assignment")
 
-    assert {one.group_instance_id for one in new.group.messages(JOIN_GROUP)} == {"seat-1"}
-    assert said(caplog) == []
+    assert {one.group_instance_id for one in new.group.messages(JOIN_GROUP)} == {"instance-1"}
+    assert logged(caplog) == []
 
 
 def test_control_without_the_setting_the_broker_is_refused() -> None:
     old = Leadership(holdfast=False, highest=BEFORE_INSTANCE_IDS)
     with (
         ScriptedServer(old.group) as server,
-        participant(server, **STATIC) as (taking_part, _),
+        consumer_of(server, **STATIC) as (consumer, _),
         pytest.raises(UnsupportedVersion, match=r"static\.membership\.fallback=dynamic"),
     ):
-        attend_until(taking_part, lambda: False, "an error")
+        poll_until(consumer, lambda: False, "an error")

@@ -1,4 +1,4 @@
-"""TLS in front of scripted servers. How a real Kafka takes it is in tests/client/test_guarded_wires.py."""
+"""TLS in front of scripted servers. tests/holdfast_client/test_secured_connections.py uses a real Kafka."""
 
 import contextlib
 import ssl
@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.client.connection import Connection
 from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, ConnectionLost, RequestTimedOut
+from holdfast.client.runtime import SYSTEM
 from holdfast.client.security import Security
 from holdfast.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -24,9 +25,9 @@ def patiently() -> float:
 
 
 @dataclass(frozen=True)
-class World:
+class TlsFixture:
     authority: Authority
-    stranger: Authority
+    untrusted: Authority
     broker: Certificate
     elsewhere: Certificate
     """A broker's, for another address than the one it has."""
@@ -34,19 +35,21 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory: pytest.TempPathFactory) -> TlsFixture:
     directory = tmp_path_factory.mktemp("certificates")
     authority = make_authority(directory)
-    return World(
+    return TlsFixture(
         authority,
-        make_authority(directory, "stranger"),
+        make_authority(directory, "unknown"),
         authority.sign("broker", "IP:127.0.0.1"),
         authority.sign("elsewhere", "IP:127.0.0.9"),
         authority.sign("client", "DNS:client"),
     )
 
 
-def speaks_tls(script: Script, world: World, *, certificate: Certificate | None = None, mutual: bool = False) -> Script:
+def speaks_tls(
+    script: Script, world: TlsFixture, *, certificate: Certificate | None = None, mutual: bool = False
+) -> Script:
     """The script behind TLS; a handshake that fails is the client's to report."""
     shown = certificate or world.broker
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -62,9 +65,9 @@ def speaks_tls(script: Script, world: World, *, certificate: Certificate | None 
     return guarded
 
 
-def connection(server: ScriptedServer, world: World, **settings: str) -> Connection:
+def connection(server: ScriptedServer, world: TlsFixture, **settings: str) -> Connection:
     config = {"security.protocol": "SSL", "ssl.ca.location": str(world.authority.certificate)} | settings
-    return Connection(*server.address, security=Security.from_config(config))
+    return Connection(*server.address, security=Security.from_config(config), runtime=SYSTEM)
 
 
 def heartbeats(peer: Peer) -> None:
@@ -73,7 +76,7 @@ def heartbeats(peer: Peer) -> None:
         peer.answer(peer.request(), HeartbeatResponse())
 
 
-def test_questions_and_answers_of_any_size_pass_through_tls(world: World) -> None:
+def test_questions_and_answers_of_any_size_pass_through_tls(world: TlsFixture) -> None:
     member = JoinGroupResponseMember("m", metadata=bytes(range(256)) * 8000)
 
     def script(peer: Peer) -> None:
@@ -89,7 +92,7 @@ def test_questions_and_answers_of_any_size_pass_through_tls(world: World) -> Non
         assert answer.members == [member]
 
 
-def test_what_tls_has_decrypted_and_nobody_has_read_is_pending(world: World) -> None:
+def test_decrypted_and_unread_bytes_are_pending(world: TlsFixture) -> None:
     """Two answers in one TLS record: the socket has nothing more to say, and yet there is one to be had."""
 
     def script(peer: Peer) -> None:
@@ -121,7 +124,9 @@ class Collecting:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda one: one.name)
-def test_a_broker_that_wants_our_certificate_lets_nobody_in_without(world: World, version: ssl.TLSVersion) -> None:
+def test_a_broker_that_requires_a_client_certificate_refuses_clients_without(
+    world: TlsFixture, version: ssl.TLSVersion
+) -> None:
     with ScriptedServer(speaks_tls(heartbeats, world, mutual=True)) as server:
         certificate = {
             "ssl.certificate.location": str(world.client.certificate),
@@ -140,14 +145,14 @@ def test_a_broker_that_wants_our_certificate_lets_nobody_in_without(world: World
                 client.connect(patiently())
 
 
-def test_a_broker_signed_by_a_stranger_is_refused(world: World) -> None:
+def test_a_broker_with_a_certificate_of_an_untrusted_authority_is_refused(world: TlsFixture) -> None:
     with ScriptedServer(speaks_tls(heartbeats, world)) as server:
-        client = connection(server, world, **{"ssl.ca.location": str(world.stranger.certificate)})
+        client = connection(server, world, **{"ssl.ca.location": str(world.untrusted.certificate)})
         with pytest.raises(AuthenticationFailed, match=r"certificate is not accepted.*see ssl\.ca\.location"):
             client.connect(patiently())
 
 
-def test_a_certificate_of_another_address_is_refused_unless_names_do_not_count(world: World) -> None:
+def test_a_certificate_of_another_address_is_refused_unless_names_do_not_count(world: TlsFixture) -> None:
     with ScriptedServer(speaks_tls(heartbeats, world, certificate=world.elsewhere)) as server:
         with pytest.raises(AuthenticationFailed, match="IP address mismatch"):
             connection(server, world).connect(patiently())
@@ -159,7 +164,7 @@ def test_a_certificate_of_another_address_is_refused_unless_names_do_not_count(w
                 client.connect(patiently())
 
 
-def test_a_server_that_speaks_no_tls_is_said_to_speak_none(world: World) -> None:
+def test_a_server_that_speaks_no_tls_is_said_to_speak_none(world: TlsFixture) -> None:
     def script(peer: Peer) -> None:
         peer.socket.recv(100)
         peer.socket.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -169,13 +174,13 @@ def test_a_server_that_speaks_no_tls_is_said_to_speak_none(world: World) -> None
     assert "the TLS handshake failed (wrong version number); does this listener speak TLS?" in str(raised.value)
 
 
-def test_a_handshake_that_never_ends_is_given_up_at_the_deadline(world: World) -> None:
+def test_a_handshake_that_never_ends_is_given_up_at_the_deadline(world: TlsFixture) -> None:
     with ScriptedServer(silent) as server, pytest.raises(RequestTimedOut, match=r"no TLS handshake within 0\.\d s"):
         connection(server, world).connect(time.monotonic() + 0.3)
 
 
 @pytest.mark.parametrize("during", ["handshake", "receive"])
-def test_close_by_another_thread_ends_it_at_once(world: World, during: str) -> None:
+def test_close_by_another_thread_ends_it_at_once(world: TlsFixture, during: str) -> None:
     script = silent if during == "handshake" else speaks_tls(heartbeats, world)
     with ScriptedServer(script) as server:
         client = connection(server, world)

@@ -21,7 +21,7 @@ def in_another_thread(call: Callable[[], None], when: Callable[[], bool]) -> thr
 
 def is_waiting(connection: Connection) -> bool:
     """Whether a thread is inside the connection."""
-    free = connection._driving.acquire(blocking=False)
+    free = connection._lock.acquire(blocking=False)
     if free:
-        connection._driving.release()
+        connection._lock.release()
     return not free

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.coordinator.joining import MOST_TOPICS_COMPARED
-from holdfast.coordinator.ledger import EventKind
+from holdfast.coordinator.classic.static_member import MAX_TOPICS_COMPARED
+from holdfast.coordinator.events.causes import CauseCode
+from holdfast.coordinator.events.group_event import EventKind
 from holdfast.wire.consumer_protocol import Subscription, TopicPartitions, encode_subscription
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import Bench
-from tests.unit.coordinator.scene import Consumer, pair, stable, subscription
+from tests.unit.coordinator.harness import CoordinatorHarness
+from tests.unit.coordinator.members import Consumer, pair, stable, subscription
 
-OTHER_TOPICS = "a static member restarted with other topics"
+OTHER_TOPICS = CauseCode.STATIC_MEMBER_CHANGED_TOPICS
 
 
 def owning(*topics: str, owned: int = 1, user_data: bytes | None = None, version: int = 3) -> bytes:
@@ -19,23 +20,23 @@ def owning(*topics: str, owned: int = 1, user_data: bytes | None = None, version
     return encode_subscription(said, version)
 
 
-def causes(bench: Bench) -> list[str]:
-    return [event.cause for event in bench.told(EventKind.REBALANCE_STARTED)]
+def causes(harness: CoordinatorHarness) -> list[CauseCode]:
+    return [event.cause.code for event in harness.events_of(EventKind.REBALANCE_STARTED)]
 
 
 @pytest.mark.parametrize("topics", [("t", "added"), (), ("other",)], ids=["added", "removed", "exchanged"])
 @pytest.mark.parametrize("who", ["L", "F"])
 @pytest.mark.parametrize("version", [5, 9])
 def test_a_restart_with_other_topics_rebalances(topics: tuple[str, ...], who: str, version: int) -> None:
-    bench = Bench()
-    members = {member.instance: member for member in pair(bench, metadata=subscription("t"))}
+    harness = CoordinatorHarness()
+    members = {member.instance: member for member in pair(harness, metadata=subscription("t"))}
     back = members.pop(who).restarted(metadata=subscription(*topics), version=version)
     (other,) = members.values()
 
     handle = back.join()
 
-    assert handle.parked
-    assert causes(bench)[-1] == OTHER_TOPICS
+    assert handle.is_pending
+    assert causes(harness)[-1] == OTHER_TOPICS
     assert other.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
     other.join()
     back.take()
@@ -56,9 +57,9 @@ def test_a_restart_with_other_topics_rebalances(topics: tuple[str, ...], who: st
     ],
     ids=["owns more", "owns nothing, has user data", "older version", "v0 by its number", "a topic twice"],
 )
-def test_control_the_same_topics_in_other_bytes_disturb_nobody(again: bytes) -> None:
-    bench = Bench()
-    leader, follower = pair(bench, metadata=owning("t", "u"))
+def test_control_the_same_topics_in_other_bytes_cause_no_rebalance(again: bytes) -> None:
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness, metadata=owning("t", "u"))
 
     back = follower.restarted(metadata=again)
 
@@ -68,11 +69,11 @@ def test_control_the_same_topics_in_other_bytes_disturb_nobody(again: bytes) -> 
 
 
 def test_control_the_order_of_the_topics_is_no_change() -> None:
-    bench = Bench()
+    harness = CoordinatorHarness()
     forwards, backwards = (
         bytes.fromhex(f"0000 00000002 {names} ffffffff") for names in ("000174000175", "000175000174")
     )
-    leader, follower = pair(bench, metadata=forwards)
+    leader, follower = pair(harness, metadata=forwards)
 
     assert follower.restarted(metadata=backwards).join().generation == 1
     assert leader.heartbeat() == ErrorCode.NONE
@@ -84,8 +85,8 @@ UNREADABLE = [b"", b"\x00", b"\x00\x03\x00", b"\xff" * 40, b"\x00\x00\x00\x00\x0
 @pytest.mark.parametrize("bad", UNREADABLE, ids=bytes.hex)
 @pytest.mark.parametrize("which", ["before", "after", "both"])
 def test_what_is_no_subscription_is_not_compared(bad: bytes, which: str) -> None:
-    bench = Bench()
-    leader, follower = pair(bench, metadata=subscription("t") if which == "after" else bad)
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness, metadata=subscription("t") if which == "after" else bad)
 
     back = follower.restarted(
         metadata=subscription("t", "u") if which == "before" else bad + b"\x00" * (which == "both")
@@ -96,13 +97,13 @@ def test_what_is_no_subscription_is_not_compared(bad: bytes, which: str) -> None
 
 
 def test_other_protocol_types_are_not_looked_into() -> None:
-    bench = Bench()
+    harness = CoordinatorHarness()
 
     def worker(metadata: bytes, member_id: str = "") -> int:
-        handle = bench.join(member_id, instance="W", protocol_type="connect", metadata=metadata)
-        bench.advance(500)
-        if handle.generation and not bench.told(EventKind.ASSIGNED):
-            bench.sync(handle.member_id, 1, {handle.member_id: b"\x01"}, instance="W", protocol_type="connect")
+        handle = harness.join(member_id, instance="W", protocol_type="connect", metadata=metadata)
+        harness.advance(500)
+        if handle.generation and not harness.events_of(EventKind.ASSIGNED):
+            harness.sync(handle.member_id, 1, {handle.member_id: b"\x01"}, instance="W", protocol_type="connect")
         return handle.generation
 
     assert worker(subscription("t")) == 1
@@ -110,22 +111,22 @@ def test_other_protocol_types_are_not_looked_into() -> None:
 
 
 def test_only_the_protocol_in_use_counts() -> None:
-    bench = Bench()
-    leader, follower = pair(bench, metadata=subscription("t"), protocols=["range"])
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness, metadata=subscription("t"), protocols=["range"])
     offered = [("range", subscription("t")), ("roundrobin", subscription("t", "u"))]
 
-    assert bench.join(instance="F", offered=offered).generation == 1
+    assert harness.join(instance="F", offered=offered).generation == 1
     assert leader.heartbeat() == ErrorCode.NONE
     assert follower.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize(("more", "rebalances"), [(0, True), (1, False)])
 def test_so_many_topics_that_reading_them_takes_long_are_not_compared(more: int, rebalances: bool) -> None:
-    bench = Bench(checked=False)
-    topics = [f"t{number}" for number in range(MOST_TOPICS_COMPARED + more)]
-    _, follower = pair(bench, metadata=subscription(*topics))
+    harness = CoordinatorHarness(checked=False)
+    topics = [f"t{number}" for number in range(MAX_TOPICS_COMPARED + more)]
+    _, follower = pair(harness, metadata=subscription(*topics))
 
-    assert follower.restarted(metadata=subscription(*topics[1:])).join().parked is rebalances
+    assert follower.restarted(metadata=subscription(*topics[1:])).join().is_pending is rebalances
 
 
 # -- the broker is killed ----------------------------------------------------------------------------------------------
@@ -133,26 +134,26 @@ def test_so_many_topics_that_reading_them_takes_long_are_not_compared(more: int,
 
 @pytest.mark.parametrize(("topics", "rebalances"), [(("t",), False), (("t", "u"), True)])
 def test_after_a_kill_the_stored_subscription_is_compared(topics: tuple[str, ...], rebalances: bool) -> None:
-    bench = Bench()
-    _, follower = pair(bench, metadata=owning("t"))
-    bench.restart()
+    harness = CoordinatorHarness()
+    _, follower = pair(harness, metadata=owning("t"))
+    harness.restart()
 
     handle = follower.restarted(metadata=subscription(*topics)).join()
 
-    assert handle.parked is rebalances
-    assert (causes(bench)[-1] == OTHER_TOPICS) is rebalances
+    assert handle.is_pending is rebalances
+    assert (causes(harness)[-1] == OTHER_TOPICS) is rebalances
 
 
 def test_a_kill_before_the_others_have_joined_loses_nothing() -> None:
-    bench = Bench()
-    leader, follower = pair(bench, metadata=subscription("t"))
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness, metadata=subscription("t"))
     follower.restarted(metadata=subscription("t", "u")).join()
-    bench.restart()
-    assert bench.state() == "Stable"
+    harness.restart()
+    assert harness.state() == "Stable"
 
     # when its client, which was never answered, asks again
     back = follower.restarted(metadata=subscription("t", "u"))
-    assert back.join().parked
+    assert back.join().is_pending
 
     leader.join()
     back.take()
@@ -160,11 +161,11 @@ def test_a_kill_before_the_others_have_joined_loses_nothing() -> None:
 
 
 def test_a_quiet_restart_is_what_the_next_one_is_compared_with() -> None:
-    bench = Bench()
-    leader, follower = pair(bench, metadata=owning("t", "u"))
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness, metadata=owning("t", "u"))
     once = follower.restarted(metadata=subscription("t", "u"))
     once.join()
-    bench.restart()
+    harness.restart()
 
     assert once.restarted(metadata=owning("u", "t", owned=0)).join().generation == 1
     assert leader.heartbeat() == ErrorCode.NONE
@@ -172,8 +173,8 @@ def test_a_quiet_restart_is_what_the_next_one_is_compared_with() -> None:
 
 def test_a_topic_that_was_seen_late_costs_one_more_rebalance_and_no_more() -> None:
     """A pattern is resolved by the client: one that restarts and does not see every topic yet joins twice."""
-    bench = Bench()
-    leader, follower = pair(bench, metadata=subscription("t", "u"))
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness, metadata=subscription("t", "u"))
     back = follower.restarted(metadata=subscription("t"))
     back.join()
     leader.join()
@@ -187,13 +188,13 @@ def test_a_topic_that_was_seen_late_costs_one_more_rebalance_and_no_more() -> No
     back.take()
 
     assert back.generation == leader.generation == 3
-    assert back.restarted().join().parked, "nobody has synced"
-    assert causes(bench)[-2:] == ["a member changed its subscription", "a static member restarted"]
+    assert back.restarted().join().is_pending, "nobody has synced"
+    assert causes(harness)[-2:] == [CauseCode.SUBSCRIPTION_CHANGED, CauseCode.STATIC_MEMBER_RESTARTED]
 
 
 def test_a_lone_member_that_restarts_with_another_topic_gets_it_at_once() -> None:
-    bench = Bench()
-    alone = Consumer(bench, instance="A", metadata=subscription("t"))
+    harness = CoordinatorHarness()
+    alone = Consumer(harness, instance="A", metadata=subscription("t"))
     stable(alone)
 
     back = alone.restarted(metadata=subscription("t", "u"))

@@ -1,4 +1,4 @@
-"""Committing, fetching and deleting offsets: §6.L, §6.M and the offset half of §6.N, by number.
+"""Committing, fetching and deleting offsets. The numbers are those of the behaviours in `tests/conformance`.
 
 Not here: 174, 175, 183, 184 (transactions); 182 (another broker's group); 169 and 181 (topics that do not exist, and
 the layout of v7) are the handlers'.
@@ -9,101 +9,101 @@ from __future__ import annotations
 import pytest
 
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.bench import Bench
-from tests.unit.coordinator.scene import Consumer, dynamic, joined, lone_member, pair, subscription
+from tests.unit.coordinator.harness import CoordinatorHarness
+from tests.unit.coordinator.members import Consumer, dynamic, joined, lone_member, pair, subscription
 
 T0, T1 = ("t", 0), ("t", 1)
 
-# -- 6.L committing ----------------------------------------------------------------------------------------------------
+# -- committing --------------------------------------------------------------------------------------------------------
 
 
-def test_l157_a_commit_without_a_group_makes_a_simple_one() -> None:
-    bench = Bench()
+def test_a_commit_without_a_group_makes_a_simple_one() -> None:
+    harness = CoordinatorHarness()
 
-    assert bench.commit({T0: 5}).codes == [ErrorCode.NONE]
-    described = bench.describe()
+    assert harness.commit({T0: 5}).codes == [ErrorCode.NONE]
+    described = harness.describe()
     assert (described.group_state, described.protocol_type) == ("Empty", "")
-    assert bench.fetch() == {T0: 5}
+    assert harness.fetch() == {T0: 5}
 
 
 @pytest.mark.parametrize(("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_l158_a_generation_of_a_group_that_does_not_exist(version: int, code: ErrorCode) -> None:
-    bench = Bench()
+def test_a_generation_of_a_group_that_does_not_exist(version: int, code: ErrorCode) -> None:
+    harness = CoordinatorHarness()
 
-    assert bench.commit({T0: 5}, member_id="x", generation=1, version=version).codes == [code]
-    assert bench.state() == "Dead"
+    assert harness.commit({T0: 5}, member_id="x", generation=1, version=version).codes == [code]
+    assert harness.state() == "Dead"
 
 
-def test_l159_a_group_that_dies_while_the_commit_waits() -> None:
-    bench = Bench()
-    bench.commit({T0: 1})
-    bench.hold()
-    bench.delete_later()
-    waiting = bench.commit({T0: 2})
-    bench.release()
+def test_a_group_that_dies_while_the_commit_waits() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1})
+    harness.pause_appends()
+    harness.delete_later()
+    waiting = harness.commit({T0: 2})
+    harness.resume_appends()
 
     assert waiting.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert bench.fetch() == {}
+    assert harness.fetch() == {}
 
 
-def test_l160_the_group_with_the_empty_name() -> None:
-    bench = Bench()
+def test_the_group_with_the_empty_name() -> None:
+    harness = CoordinatorHarness()
 
-    assert bench.commit({T0: 5}, group="").codes == [ErrorCode.NONE]
-    assert bench.fetch("") == {T0: 5}
-    assert bench.state("") == "Empty"
-    assert bench.delete("") == ErrorCode.NONE
-
-
-def test_l162_a_tool_may_commit_for_a_group_whose_members_left() -> None:
-    bench = Bench()
-    lone_member(bench).leave()
-
-    assert bench.commit({T0: 5}, member_id="ignored").codes == [ErrorCode.NONE]
-    assert bench.fetch() == {T0: 5}
+    assert harness.commit({T0: 5}, group="").codes == [ErrorCode.NONE]
+    assert harness.fetch("") == {T0: 5}
+    assert harness.state("") == "Empty"
+    assert harness.delete("") == ErrorCode.NONE
 
 
-def test_l163_but_not_for_a_live_one() -> None:
-    bench = Bench()
-    lone_member(bench)
+def test_a_tool_may_commit_for_a_group_whose_members_left() -> None:
+    harness = CoordinatorHarness()
+    lone_member(harness).leave()
 
-    assert bench.commit({T0: 5}).codes == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert harness.commit({T0: 5}, member_id="ignored").codes == [ErrorCode.NONE]
+    assert harness.fetch() == {T0: 5}
 
 
-def test_l164_nobody_commits_while_the_assignment_is_awaited() -> None:
-    bench = Bench()
-    member = dynamic(bench)
+def test_a_commit_without_a_generation_is_refused_in_a_group_with_members() -> None:
+    harness = CoordinatorHarness()
+    lone_member(harness)
+
+    assert harness.commit({T0: 5}).codes == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_commits_are_refused_while_the_assignment_is_awaited() -> None:
+    harness = CoordinatorHarness()
+    member = dynamic(harness)
     joined(member)
 
     assert member.commit(5).codes == [ErrorCode.REBALANCE_IN_PROGRESS]
-    assert bench.fetch() == {}
+    assert harness.fetch() == {}
 
 
-def test_l166_during_the_join_phase_the_old_generation_may_commit() -> None:
-    bench = Bench()
-    leader, follower = pair(bench)
+def test_during_the_join_phase_the_old_generation_may_commit() -> None:
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness)
     leader.join()
 
     assert follower.commit(5).codes == [ErrorCode.NONE]
-    assert bench.fetch() == {T0: 5}
+    assert harness.fetch() == {T0: 5}
 
 
-def test_l166_and_a_commit_keeps_the_member_alive() -> None:
-    bench = Bench()
-    member = lone_member(bench)
+def test_a_commit_in_the_join_phase_extends_the_session() -> None:
+    harness = CoordinatorHarness()
+    member = lone_member(harness)
     for offset in range(5):
-        bench.advance(2_000)
+        harness.advance(2_000)
         assert member.commit(offset).codes == [ErrorCode.NONE]
 
-    assert bench.state() == "Stable"
+    assert harness.state() == "Stable"
 
 
-def test_l167_wrong_generation_unknown_member_unknown_instance_fenced() -> None:
-    bench = Bench()
-    leader, _ = pair(bench)
+def test_wrong_generation_unknown_member_unknown_instance_fenced() -> None:
+    harness = CoordinatorHarness()
+    leader, _ = pair(harness)
 
     def commit(member_id: str, generation: int, instance: str | None) -> list[ErrorCode]:
-        return bench.commit({T0: 5}, member_id=member_id, generation=generation, instance=instance).codes
+        return harness.commit({T0: 5}, member_id=member_id, generation=generation, instance=instance).codes
 
     assert commit(leader.id, 2, "L") == [ErrorCode.ILLEGAL_GENERATION]
     assert commit(leader.id, -1, "L") == [ErrorCode.ILLEGAL_GENERATION]
@@ -111,167 +111,167 @@ def test_l167_wrong_generation_unknown_member_unknown_instance_fenced() -> None:
     assert commit(leader.id, 1, "unknown") == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert commit("unknown", 1, "L") == [ErrorCode.FENCED_INSTANCE_ID]
     assert commit("unknown", 9, "L") == [ErrorCode.FENCED_INSTANCE_ID]
-    assert bench.fetch() == {}
+    assert harness.fetch() == {}
 
 
-def test_l170_metadata_that_is_too_long_fails_its_partition_only() -> None:
-    bench = Bench(metadata_max_chars=10)
+def test_metadata_that_is_too_long_fails_its_partition_only() -> None:
+    harness = CoordinatorHarness(metadata_max_chars=10)
 
-    handle = bench.commit({T0: bench.offset(1, "x" * 11), T1: bench.offset(2, "é" * 10)})
+    handle = harness.commit({T0: harness.offset(1, "x" * 11), T1: harness.offset(2, "é" * 10)})
 
     assert handle.reply == {T0: ErrorCode.OFFSET_METADATA_TOO_LARGE, T1: ErrorCode.NONE}
-    assert bench.fetch() == {T1: 2}
+    assert harness.fetch() == {T1: 2}
 
 
-def test_l171_offset_epoch_and_metadata_come_back_also_after_a_restart() -> None:
-    bench = Bench()
-    bench.commit({T0: bench.offset(97, "m", leader_epoch=15)})
+def test_offset_epoch_and_metadata_come_back_also_after_a_restart() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: harness.offset(97, "m", leader_epoch=15)})
 
     for _ in range(2):
-        _, offsets = bench.fetch_later().reply
+        _, offsets = harness.fetch_later().reply
         assert (offsets[T0].offset, offsets[T0].leader_epoch, offsets[T0].metadata) == (97, 15, "m")
-        bench.restart()
+        harness.restart()
 
 
-def test_l172_an_explicit_retention_counts_once_the_group_is_empty() -> None:
-    bench = Bench()
-    member = lone_member(bench, metadata=subscription("t"), session_ms=60_000)
-    value = bench.offset(5, expires_ms=bench.now + 1_000)
-    bench.commit({T0: value}, member_id=member.id, generation=1)
+def test_an_explicit_retention_counts_once_the_group_is_empty() -> None:
+    harness = CoordinatorHarness()
+    member = lone_member(harness, metadata=subscription("t"), session_ms=60_000)
+    value = harness.offset(5, expires_ms=harness.now + 1_000)
+    harness.commit({T0: value}, member_id=member.id, generation=1)
 
-    bench.advance(2_000)
-    bench.sweep()
-    assert bench.fetch() == {T0: 5}, "the group reads the topic"
+    harness.advance(2_000)
+    harness.sweep()
+    assert harness.fetch() == {T0: 5}, "the group reads the topic"
     member.leave()
-    bench.sweep()
+    harness.sweep()
 
-    assert bench.fetch() == {}
+    assert harness.fetch() == {}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
-def test_l173_what_could_not_be_stored_is_not_committed(code: ErrorCode) -> None:
-    bench = Bench(metadata_max_chars=10)
-    bench.commit({T0: 1})
-    bench.fail_appends(code)
+def test_what_could_not_be_stored_is_not_committed(code: ErrorCode) -> None:
+    harness = CoordinatorHarness(metadata_max_chars=10)
+    harness.commit({T0: 1})
+    harness.fail_appends(code)
 
-    refused = bench.commit({T0: 2, T1: bench.offset(3, "x" * 11)})
+    refused = harness.commit({T0: 2, T1: harness.offset(3, "x" * 11)})
 
     assert refused.reply == {T0: code, T1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
-    assert bench.fetch() == {T0: 1}
+    assert harness.fetch() == {T0: 1}
 
 
-# -- 6.M fetching ------------------------------------------------------------------------------------------------------
+# -- fetching ----------------------------------------------------------------------------------------------------------
 
 
-def test_m176_an_unknown_group_has_committed_nothing() -> None:
-    bench = Bench()
+def test_an_unknown_group_has_committed_nothing() -> None:
+    harness = CoordinatorHarness()
 
-    assert bench.fetch() == {}
-    assert bench.state() == "Dead", "asking makes no group"
-
-
-def test_m178_exactly_what_was_committed() -> None:
-    bench = Bench()
-    bench.commit({T0: 1, T1: 2})
-    bench.commit({T1: 3})
-
-    assert bench.fetch() == {T0: 1, T1: 3}
+    assert harness.fetch() == {}
+    assert harness.state() == "Dead", "asking makes no group"
 
 
-def test_m179_a_fetch_behind_a_commit_that_is_being_stored_sees_it() -> None:
-    bench = Bench()
-    bench.commit({T0: 1})
-    bench.hold()
-    bench.commit({T0: 2})
+def test_exactly_what_was_committed() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1, T1: 2})
+    harness.commit({T1: 3})
 
-    fetched = bench.fetch_later()
-    assert fetched.parked
-    bench.release()
+    assert harness.fetch() == {T0: 1, T1: 3}
+
+
+def test_a_fetch_behind_a_commit_that_is_being_stored_sees_it() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1})
+    harness.pause_appends()
+    harness.commit({T0: 2})
+
+    fetched = harness.fetch_later()
+    assert fetched.is_pending
+    harness.resume_appends()
 
     assert fetched.reply[1][T0].offset == 2
 
 
-# -- 6.N deleting offsets ----------------------------------------------------------------------------------------------
+# -- deleting offsets --------------------------------------------------------------------------------------------------
 
 
-def test_n197_an_unknown_group() -> None:
-    assert Bench().delete_offsets(T0).code == ErrorCode.GROUP_ID_NOT_FOUND
+def test_an_unknown_group() -> None:
+    assert CoordinatorHarness().delete_offsets(T0).code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_n197_an_empty_group_id() -> None:
-    assert Bench().delete_offsets(T0, group="").code == ErrorCode.INVALID_GROUP_ID
+def test_an_empty_group_id() -> None:
+    assert CoordinatorHarness().delete_offsets(T0, group="").code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_n198_a_live_group_of_another_protocol_type() -> None:
-    bench = Bench()
-    bench.join(version=3, protocol_type="My Protocol")
+def test_a_live_group_of_another_protocol_type() -> None:
+    harness = CoordinatorHarness()
+    harness.join(version=3, protocol_type="My Protocol")
 
-    assert bench.delete_offsets(T0).code == ErrorCode.NON_EMPTY_GROUP
+    assert harness.delete_offsets(T0).code == ErrorCode.NON_EMPTY_GROUP
 
 
-def test_n199_topics_that_the_members_read_are_kept() -> None:
-    bench = Bench()
-    member = lone_member(bench, metadata=subscription("t"))
-    bench.commit({T0: 1, ("other", 0): 2}, member_id=member.id, generation=1)
+def test_topics_that_the_members_read_are_kept() -> None:
+    harness = CoordinatorHarness()
+    member = lone_member(harness, metadata=subscription("t"))
+    harness.commit({T0: 1, ("other", 0): 2}, member_id=member.id, generation=1)
 
-    deleted = bench.delete_offsets(T0, ("other", 0))
+    deleted = harness.delete_offsets(T0, ("other", 0))
 
     assert deleted.reply.partitions == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("other", 0): ErrorCode.NONE}
-    assert bench.fetch() == {T0: 1}
+    assert harness.fetch() == {T0: 1}
 
 
-def test_n200_of_an_empty_group_all_may_go() -> None:
-    bench = Bench()
-    bench.commit({T0: 1, T1: 2})
+def test_of_an_empty_group_all_may_go() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1, T1: 2})
 
-    assert bench.delete_offsets(T0).reply.partitions == {T0: ErrorCode.NONE}
-    assert bench.fetch() == {T1: 2}
-    bench.restart()
-    assert bench.fetch() == {T1: 2}
+    assert harness.delete_offsets(T0).reply.partitions == {T0: ErrorCode.NONE}
+    assert harness.fetch() == {T1: 2}
+    harness.restart()
+    assert harness.fetch() == {T1: 2}
 
 
-def test_n201_metadata_that_cannot_be_read_means_any_topic() -> None:
-    bench = Bench()
-    member = lone_member(bench, metadata=b"?")
+def test_metadata_that_cannot_be_read_means_any_topic() -> None:
+    harness = CoordinatorHarness()
+    member = lone_member(harness, metadata=b"?")
     member.commit(1)
 
-    assert bench.delete_offsets(T0).reply.partitions == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+    assert harness.delete_offsets(T0).reply.partitions == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
-def test_n202_a_partition_that_was_never_committed() -> None:
-    bench = Bench()
-    bench.commit({T0: 1})
+def test_a_partition_that_was_never_committed() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1})
 
-    assert bench.delete_offsets(("never", 3)).reply.partitions == {("never", 3): ErrorCode.NONE}
+    assert harness.delete_offsets(("never", 3)).reply.partitions == {("never", 3): ErrorCode.NONE}
 
 
-def test_n203_a_deletion_that_could_not_be_stored() -> None:
-    bench = Bench()
-    bench.commit({T0: 1})
-    bench.fail_appends()
+def test_a_deletion_that_could_not_be_stored() -> None:
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1})
+    harness.fail_appends()
 
-    assert bench.delete_offsets(T0).reply.partitions == {T0: ErrorCode.NOT_COORDINATOR}
-    assert bench.fetch() == {T0: 1}
+    assert harness.delete_offsets(T0).reply.partitions == {T0: ErrorCode.NOT_COORDINATOR}
+    assert harness.fetch() == {T0: 1}
 
 
 def test_a_deleted_topic_takes_its_offsets_along_in_every_group() -> None:
-    bench = Bench()
-    bench.commit({T0: 1, ("other", 0): 2}, group="a")
-    bench.commit({T1: 3}, group="b")
+    harness = CoordinatorHarness()
+    harness.commit({T0: 1, ("other", 0): 2}, group="a")
+    harness.commit({T1: 3}, group="b")
 
-    bench.topics_deleted("t")
+    harness.topics_deleted("t")
 
-    assert (bench.fetch("a"), bench.fetch("b")) == ({("other", 0): 2}, {})
-    bench.restart()
-    assert (bench.fetch("a"), bench.fetch("b")) == ({("other", 0): 2}, {})
+    assert (harness.fetch("a"), harness.fetch("b")) == ({("other", 0): 2}, {})
+    harness.restart()
+    assert (harness.fetch("a"), harness.fetch("b")) == ({("other", 0): 2}, {})
 
 
 def test_a_static_member_that_was_replaced_cannot_commit_any_more() -> None:
-    bench = Bench()
-    leader, _ = pair(bench)
+    harness = CoordinatorHarness()
+    leader, _ = pair(harness)
     restarted: Consumer = leader.restarted()
     restarted.join()
 
     assert leader.commit(1).codes == [ErrorCode.FENCED_INSTANCE_ID]
     assert restarted.commit(2).codes == [ErrorCode.NONE]
-    assert bench.fetch() == {T0: 2}
+    assert harness.fetch() == {T0: 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.coordinator.timers import Timers
+from holdfast.coordinator.runtime.timers import Timers
 
 
 def test_what_is_due_fires_in_order_and_once() -> None:
@@ -22,7 +22,7 @@ def test_what_is_due_fires_in_order_and_once() -> None:
 def test_a_deadline_that_is_put_off_fires_at_the_new_time() -> None:
     timers, fired = Timers(), list[int]()
     timer = timers.at(10, fired.append)
-    timers.move(timer, 50)
+    timer.move(50)
 
     timers.fire(49)
     assert fired == []
@@ -33,7 +33,7 @@ def test_a_deadline_that_is_put_off_fires_at_the_new_time() -> None:
 def test_a_deadline_that_is_put_forward_fires_at_the_new_time_and_not_again() -> None:
     timers, fired = Timers(), list[int]()
     timer = timers.at(100, fired.append)
-    timers.move(timer, 10)
+    timer.move(10)
 
     timers.fire(10)
     timers.fire(100)
@@ -44,10 +44,10 @@ def test_a_deadline_that_is_put_forward_fires_at_the_new_time_and_not_again() ->
 def test_back_and_forth() -> None:
     timers, fired = Timers(), list[int]()
     timer = timers.at(100, fired.append)
-    timers.move(timer, 10)
-    timers.move(timer, 100)
+    timer.move(10)
+    timer.move(100)
     timers.fire(10)
-    timers.move(timer, 40)
+    timer.move(40)
     timers.fire(39)
     assert fired == []
 
@@ -98,7 +98,7 @@ def test_a_hundred_thousand_times_put_off_is_one_entry() -> None:
     timer = timers.at(1_000, lambda _now: None)
 
     for number in range(100_000):
-        timers.move(timer, 1_000 + number)
+        timer.move(1_000 + number)
 
     assert len(timers._heap) == 1
 

@@ -70,16 +70,16 @@ def test_what_is_forgotten_is_in_the_file_until_it_is_written(tmp_path: Path) ->
     checkpoint.write_offsets(path, {("orders", 0): 40, ("orders", 1): 50, ("gone", 0): 60})
 
     offsets = checkpoint.OffsetCheckpoint(path)
-    assert not offsets.tells_of_gone_partitions
+    assert not offsets.names_deleted_partitions
     offsets.forget(("gone", 0))
     offsets.forget(("never", 0))
 
     assert offsets.offset(("gone", 0)) == 0
-    assert offsets.tells_of_gone_partitions
+    assert offsets.names_deleted_partitions
     assert checkpoint.read_offsets(path)["gone", 0] == 60
     offsets.write({("orders", 1): None})
     assert checkpoint.read_offsets(path) == {("orders", 0): 40}
-    assert not offsets.tells_of_gone_partitions
+    assert not offsets.names_deleted_partitions
 
 
 def test_only_those_that_are_there_are_remembered(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_only_those_that_are_there_are_remembered(tmp_path: Path) -> None:
 
     assert ("orders", 0) in offsets
     assert ("orders", 1) not in offsets
-    assert offsets.tells_of_gone_partitions
+    assert offsets.names_deleted_partitions
 
 
 def test_what_could_not_be_written_is_not_taken_for_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,4 +107,4 @@ def test_what_could_not_be_written_is_not_taken_for_written(tmp_path: Path, monk
     with pytest.raises(OSError, match="No space left"):
         offsets.write({})
 
-    assert offsets.tells_of_gone_partitions
+    assert offsets.names_deleted_partitions

@@ -18,7 +18,7 @@ from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.batch import DELETE_HORIZON, BatchError, BatchFault, parse_header
 from holdfast.wire.compression import Codec
 from holdfast.wire.records import decode_batch
-from tests.unit.log.keyed import (
+from tests.unit.log.keyed_logs import (
     COMPACT,
     HOUR_MS,
     History,
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("no_syncs")
 
 def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
     log, history = filled(tmp_path)
-    active = log._segments[-1].base_offset
+    active = log.segments[-1].base_offset
 
     done = log.compact(NOW_MS)
 
@@ -56,12 +56,12 @@ def test_the_last_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None
 
 def test_the_active_segment_is_left_alone(tmp_path: Path) -> None:
     log, _ = filled(tmp_path)
-    active = log._segments[-1]
+    active = log.segments[-1]
     before = active.file.path.read_bytes()
 
     log.compact(NOW_MS)
 
-    assert log._segments[-1] is active
+    assert log.segments[-1] is active
     assert active.file.path.read_bytes() == before
 
 
@@ -140,7 +140,7 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is(tmp_path: Path) -> None:
     append(log, keyed([(b"a", b"damaged on the disk")]))
     append(log, keyed([(b"a", b"new")]))
     roll(log)
-    path = log._segments[0].file.path
+    path = log.segments[0].file.path
     data = bytearray(path.read_bytes())
     data[data.index(b"damaged")] ^= 1
     path.write_bytes(data)
@@ -154,7 +154,7 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_a_segment_with_garbage_in_it_is_not_compacted(tmp_path: Path) -> None:
     log, _ = filled(tmp_path)
-    path = log._segments[0].file.path
+    path = log.segments[0].file.path
     data = bytearray(path.read_bytes())
     data[16] = 0  # the magic of the first batch
     path.write_bytes(data)
@@ -169,7 +169,7 @@ def test_a_segment_with_garbage_in_it_is_not_compacted(tmp_path: Path) -> None:
 # Tombstones
 
 
-def test_a_tombstone_stays_for_the_retention_after_the_first_compaction_and_then_goes(tmp_path: Path) -> None:
+def test_a_tombstone_is_removed_after_its_retention_from_the_first_compaction(tmp_path: Path) -> None:
     # given a deleted key
     log, history = open_log(tmp_path / "t-0", COMPACT), History()
     history.put(log, [(b"gone", b"value"), (b"there", b"value")])
@@ -343,7 +343,7 @@ def test_thousands_of_small_segments_become_few(tmp_path: Path) -> None:
     assert (done.segments_before, done.segments_after) == (999, log.segment_count - 1)
     assert log.segment_count < 6
     assert len(shape(log).logs) == log.segment_count
-    assert max(segment.size for segment in log._segments) <= 50_000
+    assert max(segment.size for segment in log.segments) <= 50_000
     assert len(list(log.directory.glob("*.index"))) == log.segment_count - 1
     check(reopened(log), history)
 
@@ -352,18 +352,18 @@ def test_a_segment_without_losses_is_not_replaced(tmp_path: Path) -> None:
     log, history = open_log(tmp_path / "t-0", config(segment_bytes=1000)), History()
     while log.segment_count < 4:
         history.put(log, [(b"key-%d" % len(history.records), b"x" * 300)])
-    before = log._segments
+    before = log.segments
 
     assert log.compact(NOW_MS) is not None
 
-    assert log._segments == before
+    assert log.segments == before
     assert shape(log).others == []
 
 
 def test_a_limit_on_memory_makes_several_passes_of_one(tmp_path: Path) -> None:
     log, history = filled(tmp_path, rounds=50, keys=8)
     log.config = config(compaction_memory_bytes=1000)
-    active = log._segments[-1].base_offset
+    active = log.segments[-1].base_offset
 
     # when, then each pass gets further
     passes, reached = 0, 0
@@ -525,7 +525,7 @@ def test_closing_ends_a_compaction_under_way(tmp_path: Path, monkeypatch: pytest
     # when
     closer = threading.Thread(target=log.close)
     closer.start()
-    while not log._is_closing:
+    while not log._cleaner._is_closing:
         pass
     closing.set()
     closer.join(10)
@@ -558,7 +558,7 @@ def test_a_pass_asks_whether_to_go_on_every_few_milliseconds_of_work(tmp_path: P
     assert max(later - earlier for earlier, later in itertools.pairwise(asked)) < 0.02
 
 
-def test_a_pass_can_be_told_to_stop(tmp_path: Path) -> None:
+def test_a_pass_can_be_stopped(tmp_path: Path) -> None:
     log, history = filled(tmp_path)
 
     assert log.compact(NOW_MS, lambda: True) is None
@@ -678,9 +678,9 @@ def test_any_sequence_keeps_every_last_value_and_no_deleted_key(
 
 
 def roll(log: PartitionLog) -> None:
-    with log._lock:
-        if log._segments[-1].size:
-            log._roll(NOW_MS)
+    with log.lock:
+        if log.segments[-1].size:
+            log.roll(NOW_MS)
 
 
 def compact_all(log: PartitionLog, history: History, now_ms: int) -> compaction.Compacted:

@@ -6,7 +6,19 @@ import pytest
 
 from holdfast.log import compaction, disk
 from holdfast.log.errors import StorageError
-from tests.unit.log.keyed import COMPACT, HOUR_MS, History, Shape, check, config, copy, filled, keyed, reopened, shape
+from tests.unit.log.keyed_logs import (
+    COMPACT,
+    HOUR_MS,
+    History,
+    Shape,
+    check,
+    config,
+    copy,
+    filled,
+    keyed,
+    reopened,
+    shape,
+)
 from tests.unit.log.samples import NOW_MS, append, open_log
 
 pytestmark = pytest.mark.usefixtures("no_syncs")
@@ -68,7 +80,7 @@ def test_a_swap_that_is_finished_the_second_time_leaves_its_indexes(
     log.apply_retention(NOW_MS)
 
     # then
-    assert all(path.exists() for segment in log._segments[:-1] for path in segment.paths)
+    assert all(path.exists() for segment in log.segments[:-1] for path in segment.paths)
     check(log, history)
 
 
@@ -95,7 +107,7 @@ def test_retention_deletes_what_it_can_beside_a_swap_that_cannot_be_finished(
     before = log.segment_count
 
     # when everything but the active segment is before the start
-    log.delete_records_before(log._segments[-1].base_offset)
+    log.delete_records_before(log.segments[-1].base_offset)
     deleted = log.apply_retention(NOW_MS)
 
     # then a segment that has its place goes, one that has not waits for it
@@ -106,7 +118,7 @@ def test_retention_deletes_what_it_can_beside_a_swap_that_cannot_be_finished(
     monkeypatch.setattr(disk, "fault", None)
     log.apply_retention(NOW_MS)
     assert log.segment_count == 1
-    assert shape(log) == Shape([log._segments[0].path.name], [])
+    assert shape(log) == Shape([log.segments[0].path.name], [])
     again = open_log(copy(log, tmp_path / "copy"), COMPACT)
     assert (again.start_offset, again.end_offset) == (log.start_offset, log.end_offset)
 

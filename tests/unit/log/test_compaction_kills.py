@@ -14,7 +14,7 @@ from holdfast.log import disk
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.records import Record, decode_batch
-from tests.unit.log.keyed import COMPACT, HOUR_MS, History, check, found, keyed, shape, values
+from tests.unit.log.keyed_logs import COMPACT, HOUR_MS, History, check, found, keyed, shape, values
 from tests.unit.log.samples import NOW_MS, append
 from tests.unit.log.test_kill_points import check_indexes
 
@@ -24,7 +24,7 @@ TOPIC = ("keys", 0)
 PRODUCER = 77
 KEYS = 7
 # So that the test can be spread over several workers.
-SHARES = 2
+PARTS = 2
 
 
 def start(path: Path) -> tuple[DataDirectory, PartitionLog]:
@@ -103,7 +103,7 @@ def records_of(number: int) -> list[Record]:
     return [record._replace(offset=2 * number + n) for n, record in enumerate(decode_batch(batch.data))]
 
 
-def look(path: Path, prepared: int) -> None:
+def inspect(path: Path, prepared: int) -> None:
     """What must hold after a kill: all that :func:`check` asks, indexes that fit, and the log works on."""
     directory, log = start(path)
     check(log, history_of(log))
@@ -136,17 +136,17 @@ def points_of(work: Callable[[Path], None], path: Path) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("share", range(SHARES))
-def test_a_kill_at_any_point_of_a_compaction_leaves_the_old_or_the_new(tmp_path: Path, share: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_kill_at_any_point_of_a_compaction_leaves_the_old_or_the_new(tmp_path: Path, part: int) -> None:
     # given a log, and the points of a compaction that nobody disturbs
     prepared = prepare(tmp_path / "prepared")
     shutil.copytree(tmp_path / "prepared", tmp_path / "calm")
     names = points_of(compact, tmp_path / "calm")
-    look(tmp_path / "calm", prepared)
+    inspect(tmp_path / "calm", prepared)
     assert names.count("before rename") > 10
     assert len(names) > 100
 
-    for point in range(1 + share, len(names) + 1, SHARES):
+    for point in range(1 + part, len(names) + 1, PARTS):
         path = tmp_path / f"killed-{point}"
         shutil.copytree(tmp_path / "prepared", path)
 
@@ -155,7 +155,7 @@ def test_a_kill_at_any_point_of_a_compaction_leaves_the_old_or_the_new(tmp_path:
 
         # then
         try:
-            look(path, prepared)
+            inspect(path, prepared)
         except AssertionError as violation:
             pytest.fail(f"killed at point {point} of {len(names)}, {names[point - 1]}: {violation}")
 
@@ -185,13 +185,13 @@ def test_a_kill_while_a_swap_is_finished_at_the_start_is_no_worse(tmp_path: Path
                 break
 
             # then
-            look(again, prepared)
+            inspect(again, prepared)
             shutil.rmtree(again)
         assert second > 5
     assert states > 5
 
 
-def test_the_check_notices_a_swap_that_nobody_finishes(tmp_path: Path) -> None:
+def test_the_check_notices_an_unfinished_swap(tmp_path: Path) -> None:
     """The control: without the `.swap` file the same kills cost records."""
     prepared = prepare(tmp_path / "prepared")
     shutil.copytree(tmp_path / "prepared", tmp_path / "calm")
@@ -206,7 +206,7 @@ def test_the_check_notices_a_swap_that_nobody_finishes(tmp_path: Path) -> None:
         for swap in path.rglob("*.log.swap"):
             swap.unlink()
         try:
-            look(path, prepared)
+            inspect(path, prepared)
         except AssertionError:
             violations += 1
 

@@ -24,7 +24,7 @@ from holdfast.log.compaction_frames import Frame, FrameBuffer
 from holdfast.log.errors import CompactionFailed, CorruptLog, StorageError
 from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.compression import Codec
-from tests.unit.log.keyed import COMPACT, HOUR_MS, History, check, found, keyed, shape
+from tests.unit.log.keyed_logs import COMPACT, HOUR_MS, History, check, found, keyed, shape
 from tests.unit.log.samples import NOW_MS, append, open_log
 
 LARGER: Final = replace(COMPACT, segment_bytes=20_000)
@@ -71,7 +71,8 @@ def filled(path: Path, rounds: int = 60) -> tuple[PartitionLog, History]:
 
 
 def when_it_writes(log: PartitionLog, act: Callable[[], bool | None]) -> Callable[[], bool]:
-    """For `compact` to ask: acts once, when the first new file is there and the process is about to be told of it."""
+    """For `compact` to ask: acts once, when the first new file is there and the process is about to be notified of
+    it."""
     done: list[bool] = []
 
     def ask() -> bool:
@@ -160,7 +161,7 @@ def test_the_limit_on_memory_holds_there_too(tmp_path: Path, started: Started) -
     first = log.compact(NOW_MS)
 
     assert first is not None
-    assert first.first_dirty_offset < log._segments[-1].base_offset, "there was no room for more keys"
+    assert first.first_dirty_offset < log.segments[-1].base_offset, "there was no room for more keys"
     check(log, history)
 
 
@@ -183,7 +184,7 @@ def test_little_is_compacted_without_a_process(
 # Giving up
 
 
-def test_a_pass_that_is_told_to_stop_ends_its_process(tmp_path: Path, started: Started) -> None:
+def test_a_pass_that_is_stopped_ends_its_process(tmp_path: Path, started: Started) -> None:
     log, history = filled(tmp_path)
 
     def stop() -> bool:
@@ -200,7 +201,7 @@ def test_a_pass_that_is_told_to_stop_ends_its_process(tmp_path: Path, started: S
     check(log, history)
 
 
-def test_a_process_that_is_told_to_end_gives_the_pass_up(tmp_path: Path, started: Started) -> None:
+def test_a_process_that_is_terminated_gives_the_pass_up(tmp_path: Path, started: Started) -> None:
     log, history = filled(tmp_path)
 
     assert log.compact(NOW_MS, when_it_writes(log, lambda: started.send(signal.SIGTERM))) is None
@@ -210,7 +211,7 @@ def test_a_process_that_is_told_to_end_gives_the_pass_up(tmp_path: Path, started
     check(log, history)
 
 
-def test_the_process_hears_no_ctrl_c_and_gives_way(tmp_path: Path, started: Started) -> None:
+def test_the_process_ignores_ctrl_c_and_has_low_priority(tmp_path: Path, started: Started) -> None:
     log, _ = filled(tmp_path)
     seen: list[tuple[int, int]] = []
 
@@ -233,11 +234,11 @@ def test_a_process_that_is_killed_costs_the_pass_and_never_the_broker(tmp_path: 
     before = files(log)
 
     # when it is killed again and again
-    for number in range(1, compaction_process.MOST_FAILURES + 2):
+    for number in range(1, compaction_process.MAX_FAILURES + 2):
         with pytest.raises(CompactionFailed, match=r"cannot compact .*t-0: its process was ended by SIGKILL"):
             log.compact(NOW_MS, when_it_writes(log, lambda: started.send(signal.SIGKILL)))
 
-        # then the log is as it was; nobody tries in a thread what may have ended for want of memory
+        # then the log is as it was; nobody tries in a thread what may have ended for lack of memory
         assert len(started.pids) == number
         assert {name: content for name, content in files(log).items() if name in before} == before
         assert shape(log).others == []
@@ -261,7 +262,7 @@ def test_a_process_that_ends_by_itself_is_given_up_after_some_times(
         return iter(frames)
 
     monkeypatch.setattr(FrameBuffer, "feed", nonsense)
-    for _ in range(compaction_process.MOST_FAILURES):
+    for _ in range(compaction_process.MAX_FAILURES):
         with pytest.raises(CompactionFailed, match="no frame"):
             log.compact(NOW_MS)
 
@@ -271,7 +272,7 @@ def test_a_process_that_ends_by_itself_is_given_up_after_some_times(
     # then it was done here
     (line,) = caplog.records
     assert line.__dict__["fields"]["reason"] == "its process failed 3 times in a row"
-    assert len(started.pids) == compaction_process.MOST_FAILURES
+    assert len(started.pids) == compaction_process.MAX_FAILURES
     assert started.are_gone()
     check(log, history)
 
@@ -318,7 +319,7 @@ def test_what_lies_in_the_current_directory_is_not_imported(
     tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("json.py", "holdfast.py", "logging.py"):
-        (tmp_path / name).write_text("raise SystemExit('a stranger')")
+        (tmp_path / name).write_text("raise SystemExit('a unknown')")
     monkeypatch.chdir(tmp_path)
     log, _ = filled(Path())
 
@@ -361,7 +362,7 @@ def test_a_batch_that_cannot_be_read_is_logged_as_in_a_thread(
     tmp_path: Path, started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:
     log, _ = filled(tmp_path)
-    path = log._segments[0].file.path
+    path = log.segments[0].file.path
     data = bytearray(path.read_bytes())
     data[data.index(b"value")] ^= 1
     path.write_bytes(data)
@@ -376,7 +377,7 @@ def test_a_batch_that_cannot_be_read_is_logged_as_in_a_thread(
 
 def test_a_segment_with_garbage_in_it_is_not_compacted(tmp_path: Path, started: Started) -> None:
     log, _ = filled(tmp_path)
-    path = log._segments[1].file.path
+    path = log.segments[1].file.path
     data = bytearray(path.read_bytes())
     data[16] = 0  # the magic of the first batch
     path.write_bytes(data)
@@ -392,14 +393,14 @@ def test_a_segment_with_garbage_in_it_is_not_compacted(tmp_path: Path, started: 
 # Without its broker
 
 
-def told(log: PartitionLog, *questions: Frame, broker_pid: int) -> list[Frame]:
-    """What the process answers if this is all it is told before the pipe is closed."""
+def logged(log: PartitionLog, *questions: Frame, broker_pid: int) -> list[Frame]:
+    """What the process answers if this is all it gets before the pipe is closed."""
     task = {
         "broker_pid": broker_pid,
         "directory": str(log.directory),
         "config": asdict(log.config),
         "now_ms": NOW_MS,
-        "segments": [(segment.base_offset, segment.size) for segment in log._segments[:-1]],
+        "segments": [(segment.base_offset, segment.size) for segment in log.segments[:-1]],
     }
     text = b"".join(frame.encode() for frame in (Frame(task), *questions))
     child = [sys.executable, "-P", "-m", "holdfast.log.compaction_child"]
@@ -417,15 +418,15 @@ def test_without_its_broker_the_process_ends_and_writes_nothing(tmp_path: Path) 
     questions = Frame({"read_keys": 0}), Frame({"rewrite": 0, "inode": into.stat().st_ino})
 
     # when nobody is at the other end of its pipe any more, or the broker was gone before it looked
-    assert told(log, *questions, broker_pid=os.getpid()) == [Frame({"ready": True})]
-    assert told(log, *questions, broker_pid=1 << 30) == []
+    assert logged(log, *questions, broker_pid=os.getpid()) == [Frame({"ready": True})]
+    assert logged(log, *questions, broker_pid=1 << 30) == []
 
     # then
     assert into.stat().st_size == 0
 
 
 def test_the_process_writes_into_no_file_but_the_one_it_was_given(tmp_path: Path, started: Started) -> None:
-    # given a file that has been replaced by another of its name when the process is told of it
+    # given a file that has been replaced by another of its name when the process is notified of it
     log, _ = filled(tmp_path)
     held: list[BinaryIO] = []
 
@@ -441,5 +442,5 @@ def test_the_process_writes_into_no_file_but_the_one_it_was_given(tmp_path: Path
 
     # then
     assert started.are_gone()
-    with held[0] as stranger:
-        assert stranger.read() == b""
+    with held[0] as unknown:
+        assert unknown.read() == b""

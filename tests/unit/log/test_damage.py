@@ -249,7 +249,7 @@ def test_what_is_before_and_behind_the_damage_can_be_read(prepared: dict[str, Pa
     directory.close({KEY: log})
 
 
-def test_a_damaged_place_is_logged_once_however_often_it_is_read(
+def test_a_damaged_range_is_logged_once_however_often_it_is_read(
     prepared: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "data"
@@ -307,7 +307,7 @@ TAIL_FAULTS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("next_stop", STOPS)
 @pytest.mark.parametrize("fault", TAIL_FAULTS)
-def test_records_that_are_acknowledged_after_the_damage_are_there_after_the_next_stop(
+def test_records_acknowledged_after_the_damage_survive_the_next_stop(
     prepared: dict[str, Path], tmp_path: Path, fault: str, next_stop: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # given a log that was closed properly, and whose last segment is damaged

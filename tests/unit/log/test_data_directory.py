@@ -35,7 +35,7 @@ def open_log(directory: DataDirectory, topic: str = "orders", partition: int = 0
     return directory.open_log(topic, partition, TINY, now_ms=NOW_MS)
 
 
-def test_a_second_process_is_told_who_holds_it_and_a_kill_sets_it_free(tmp_path: Path) -> None:
+def test_a_second_process_reports_the_owner_and_a_kill_releases_the_lock(tmp_path: Path) -> None:
     # given a process that holds the directory
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -188,7 +188,7 @@ def test_a_deletion_that_a_kill_interrupted_is_finished_at_the_start(tmp_path: P
     assert not list(tmp_path.glob("*-delete"))
 
 
-def test_what_somebody_calls_so_himself_is_not_deleted(tmp_path: Path) -> None:
+def test_a_topic_with_a_name_like_a_deleted_one_is_not_deleted(tmp_path: Path) -> None:
     mine = tmp_path / "photos-to-delete" / "img.jpg"
     mine.parent.mkdir()
     mine.write_text("x")
@@ -205,7 +205,7 @@ def test_properties_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
         open_directory(tmp_path)
 
 
-def test_whoever_still_has_a_deleted_log_does_not_tell_of_it(tmp_path: Path) -> None:
+def test_a_deleted_log_that_is_still_open_writes_no_checkpoint(tmp_path: Path) -> None:
     """Housekeeping goes over the logs, and one of them is deleted before it comes to write."""
     # given
     directory = open_directory(tmp_path)
@@ -236,9 +236,9 @@ def test_what_was_forgotten_is_written_before_a_name_is_used_again(tmp_path: Pat
     fill(log, 10)
     log.delete_records_before(5)
     log.first_dirty_offset = 7
-    told = {("orders", 0): log}
-    directory.write_start_offsets(told)
-    directory.write_cleaner_offsets(told)
+    reported = {("orders", 0): log}
+    directory.write_start_offsets(reported)
+    directory.write_cleaner_offsets(reported)
     log.close(clean=False)
     directory.delete_partition("orders", 0)
 
@@ -259,11 +259,11 @@ def test_a_start_offset_that_is_overtaken_is_never_written(tmp_path: Path) -> No
     log = open_log(directory)
     fill(log, 10)
     log.delete_records_before(3)
-    told = {("orders", 0): log}
+    reported = {("orders", 0): log}
 
     def cut_further() -> None:
         log.delete_records_before(7)
-        directory.write_start_offsets(told)
+        directory.write_start_offsets(reported)
 
     other = threading.Thread(target=cut_further)
 
@@ -274,7 +274,7 @@ def test_a_start_offset_that_is_overtaken_is_never_written(tmp_path: Path) -> No
             other.join(0.5)  # as long as it takes if it does not wait
 
     # when
-    directory.write_start_offsets(Overtaken(told))
+    directory.write_start_offsets(Overtaken(reported))
     other.join()
 
     # then

@@ -8,21 +8,21 @@ import pytest
 from holdfast.log import disk, format_version
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import DataDirectoryError
-from holdfast.log.format_version import FORMAT, FORMAT_FILE, bring_up_to_date
+from holdfast.log.format_version import FORMAT, FORMAT_FILE, upgrade
 from tests.unit.log.samples import NOW_MS, TINY, append, contents, sample
 
 
-def says(path: Path) -> object:
+def logged(path: Path) -> object:
     return json.loads((path / FORMAT_FILE).read_text())["format"]
 
 
 def test_a_new_directory_has_our_format(tmp_path: Path) -> None:
     DataDirectory.open(tmp_path / "data", node_id=1).close({})
 
-    assert says(tmp_path / "data") == FORMAT
+    assert logged(tmp_path / "data") == FORMAT
 
 
-def test_a_directory_from_before_there_were_formats_is_upgraded_and_keeps_its_records(tmp_path: Path) -> None:
+def test_a_directory_without_a_format_file_is_upgraded_and_keeps_its_records(tmp_path: Path) -> None:
     # given a directory without the file, with records in it
     directory = DataDirectory.open(tmp_path, node_id=1)
     log = directory.open_log("t", 0, TINY, now_ms=NOW_MS)
@@ -35,7 +35,7 @@ def test_a_directory_from_before_there_were_formats_is_upgraded_and_keeps_its_re
     directory = DataDirectory.open(tmp_path, node_id=1)
 
     # then it has our format, and all that it held
-    assert says(tmp_path) == FORMAT
+    assert logged(tmp_path) == FORMAT
     log = directory.open_log("t", 0, TINY, now_ms=NOW_MS)
     assert contents(log) == stored
     directory.close({("t", 0): log})
@@ -77,14 +77,14 @@ def test_an_upgrade_that_was_killed_is_done_again_from_its_start(
 
     monkeypatch.setattr(disk, "fault", killed)
     with pytest.raises(KeyboardInterrupt):
-        bring_up_to_date(tmp_path, is_new=False)
+        upgrade(tmp_path, is_new=False)
     monkeypatch.setattr(disk, "fault", None)
 
     # when it is opened again
-    assert bring_up_to_date(tmp_path, is_new=False) == 1
+    assert upgrade(tmp_path, is_new=False) == 1
 
     # then every step was taken again, in order, and never after that
     assert done == ["2", "3", "2", "3"]
-    assert says(tmp_path) == 4
-    assert bring_up_to_date(tmp_path, is_new=False) == 4
+    assert logged(tmp_path) == 4
+    assert upgrade(tmp_path, is_new=False) == 4
     assert done == ["2", "3", "2", "3"]

@@ -9,7 +9,7 @@ from google_crc32c import value as crc32c
 
 from holdfast.wire.batch import CRC_START, Batch, BatchError, batches
 from holdfast.wire.records import Record, encode_batch
-from tests.unit.log.keyed import COMPACT, keyed
+from tests.unit.log.keyed_logs import COMPACT, keyed
 from tests.unit.log.samples import NOW_MS, append, contents, open_log
 
 TIMESTAMPS_AT = 27
@@ -31,7 +31,7 @@ def test_a_compacted_log_refuses_it(tmp_path: Path) -> None:
         append(log, impossible())
 
 
-def test_compaction_leaves_it_as_it_is_and_goes_on(tmp_path: Path) -> None:
+def test_compaction_leaves_it_as_it_is_and_continues(tmp_path: Path) -> None:
     log = open_log(tmp_path, replace(COMPACT, compacts=False))
     append(log, impossible())
     stored = contents(log)[0]

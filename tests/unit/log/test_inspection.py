@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from holdfast.log.config import LogConfig
 from holdfast.log.inspection import (
-    MOST_NAMED,
+    MAX_NAMED_ERRORS,
     PAUSE_RECORDS,
     RecordsRefused,
-    asks_for_inspection,
-    at_once,
     inspect,
     inspected,
+    needs_inspection,
+    run_to_completion,
 )
 from holdfast.wire.batch import HEADER_SIZE, Batch, BatchError, BatchFault, parse_header
 from holdfast.wire.records import MAX_INT64, Record, decode_batch, encode_batch
@@ -46,7 +46,7 @@ def test_it_finds_what_decoding_finds(contents: list[tuple[bytes | None, bytes |
     ]
     batch = batch_of(records)
 
-    found = at_once(inspect(records_of(batch), batch.header, NOW - HOUR, NOW + HOUR))
+    found = run_to_completion(inspect(records_of(batch), batch.header, NOW - HOUR, NOW + HOUR))
 
     decoded = decode_batch(batch.data)
     assert found.latest == max(record.timestamp for record in decoded)
@@ -66,7 +66,7 @@ def test_whatever_the_bytes_are_it_ends_with_an_answer_or_a_batch_error(data: st
     cut = data.draw(st.integers(0, len(spoilt)))
 
     try:
-        found = at_once(inspect(bytes(spoilt[:cut]), batch.header))
+        found = run_to_completion(inspect(bytes(spoilt[:cut]), batch.header))
     except BatchError as error:
         assert error.fault is BatchFault.INVALID_RECORD
     else:
@@ -86,21 +86,21 @@ def test_records_that_end_early_are_refused(bytes_short: int) -> None:
     batch = batch_of([Record(index, NOW, b"key", b"value") for index in range(20)])
 
     with pytest.raises(BatchError, match="does not fit"):
-        at_once(inspect(records_of(batch)[:-bytes_short], batch.header))
+        run_to_completion(inspect(records_of(batch)[:-bytes_short], batch.header))
 
 
 def test_bytes_after_the_last_record_are_refused() -> None:
     batch = batch_of([Record(index, NOW, b"key", b"value") for index in range(20)])
 
     with pytest.raises(BatchError, match="3 bytes after the last record"):
-        at_once(inspect(records_of(batch) + b"\x00\x00\x00", batch.header))
+        run_to_completion(inspect(records_of(batch) + b"\x00\x00\x00", batch.header))
 
 
 def test_a_timestamp_that_does_not_fit_is_refused() -> None:
     batch = batch_of([Record(0, NOW, b"key", b"value"), Record(1, NOW + 1, b"key", b"value")])
 
     with pytest.raises(BatchError, match="does not fit 64 bits"):
-        at_once(inspect(records_of(batch), batch.header._replace(base_timestamp=MAX_INT64)))
+        run_to_completion(inspect(records_of(batch), batch.header._replace(base_timestamp=MAX_INT64)))
 
 
 def test_it_pauses_every_few_records() -> None:
@@ -113,7 +113,7 @@ def test_the_bad_records_of_a_compacted_topic_are_named() -> None:
     batch = batch_of([Record(index, NOW, None if index % 10 == 3 else b"key", b"value") for index in range(100)])
 
     with pytest.raises(RecordsRefused, match="10 record errors in total") as refused:
-        at_once(inspected(COMPACTED, batch, records_of(batch), "topic-0", NOW))
+        run_to_completion(inspected(COMPACTED, batch, records_of(batch), "topic-0", NOW))
 
     assert refused.value.fault is BatchFault.INVALID_RECORD
     assert [error.batch_index for error in refused.value.errors] == list(range(3, 100, 10))
@@ -122,17 +122,17 @@ def test_the_bad_records_of_a_compacted_topic_are_named() -> None:
 def test_without_compaction_they_are_stored() -> None:
     batch = batch_of([Record(0, NOW, None, b"value")])
 
-    assert not asks_for_inspection(LogConfig(), batch.header, NOW)
-    assert at_once(inspected(LogConfig(), batch, records_of(batch), "topic-0", NOW)) is batch
+    assert not needs_inspection(LogConfig(), batch.header, NOW)
+    assert run_to_completion(inspected(LogConfig(), batch, records_of(batch), "topic-0", NOW)) is batch
 
 
 def test_no_more_than_some_thousands_are_named() -> None:
-    batch = batch_of([Record(index, NOW, None, None) for index in range(MOST_NAMED + 500)])
+    batch = batch_of([Record(index, NOW, None, None) for index in range(MAX_NAMED_ERRORS + 500)])
 
     with pytest.raises(RecordsRefused) as refused:
-        at_once(inspected(COMPACTED, batch, records_of(batch), "topic-0", NOW))
+        run_to_completion(inspected(COMPACTED, batch, records_of(batch), "topic-0", NOW))
 
-    assert len(refused.value.errors) == MOST_NAMED
+    assert len(refused.value.errors) == MAX_NAMED_ERRORS
 
 
 def test_records_of_another_time_are_named() -> None:
@@ -140,9 +140,9 @@ def test_records_of_another_time_are_named() -> None:
     later = {3: 2 * HOUR, 7: -2 * HOUR}
     batch = batch_of([Record(index, NOW + later.get(index, 0), b"key", b"value") for index in range(10)])
 
-    assert asks_for_inspection(config, batch.header, NOW)
+    assert needs_inspection(config, batch.header, NOW)
     with pytest.raises(RecordsRefused, match="invalid timestamp") as refused:
-        at_once(inspected(config, batch, records_of(batch), "topic-0", NOW))
+        run_to_completion(inspected(config, batch, records_of(batch), "topic-0", NOW))
 
     assert refused.value.fault is BatchFault.INVALID_TIMESTAMP
     assert [error.batch_index for error in refused.value.errors] == [3, 7]
@@ -156,8 +156,8 @@ def test_a_maximum_timestamp_that_cannot_be_is_taken_from_the_records() -> None:
     batch = Batch(parse_header(batch.data), batch.data)
 
     # when
-    assert asks_for_inspection(LogConfig(), batch.header, NOW)
-    repaired = at_once(inspected(LogConfig(), batch, records_of(batch), "topic-0", NOW))
+    assert needs_inspection(LogConfig(), batch.header, NOW)
+    repaired = run_to_completion(inspected(LogConfig(), batch, records_of(batch), "topic-0", NOW))
 
     # then
     assert repaired.header.max_timestamp == NOW + 900

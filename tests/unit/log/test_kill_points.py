@@ -32,10 +32,10 @@ CONFIG = replace(TINY, segment_bytes=600, retention_bytes=1500)
 PRODUCER = 77
 RECORDS = 2
 # So that the test can be spread over several workers.
-SHARES = 4
+PARTS = 4
 
 _MESSAGE = struct.Struct(">cq")
-Say = Callable[[bytes, int], None]
+Report = Callable[[bytes, int], None]
 
 
 def numbered(number: int) -> list[Batch]:
@@ -63,7 +63,7 @@ def start(path: Path) -> tuple[DataDirectory, PartitionLog]:
     return directory, directory.open_log(*TOPIC, CONFIG, now_ms=NOW_MS)
 
 
-def workload(path: Path, say: Say) -> None:
+def workload(path: Path, say: Report) -> None:
     """Everything that writes. `say` tells the parent what has been acknowledged."""
     numbers = itertools.count()
 
@@ -135,7 +135,7 @@ def _send(fd: int, kind: bytes, value: int) -> None:
     os.write(fd, _MESSAGE.pack(kind, value))
 
 
-def _child(path: Path, kill_at: int, say: Say) -> None:
+def _child(path: Path, kill_at: int, say: Report) -> None:
     points = itertools.count(1)
 
     def fault(_: str) -> None:
@@ -231,15 +231,15 @@ def test_the_workload_reaches_every_kind_of_point(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("share", range(SHARES))
-def test_nothing_acknowledged_is_lost_by_a_kill_at_any_point(tmp_path: Path, share: int) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_acknowledged_is_lost_by_a_kill_at_any_point(tmp_path: Path, part: int) -> None:
     # given the points of a run that nobody disturbs
     calm = run_child(tmp_path / "calm", kill_at=0)
     assert not calm.killed
     assert calm.points > 150
     check(tmp_path / "calm", calm)
 
-    for point in range(1 + share, calm.points + 1, SHARES):
+    for point in range(1 + part, calm.points + 1, PARTS):
         path = tmp_path / f"killed-{point}"
 
         # when the process is killed at this one

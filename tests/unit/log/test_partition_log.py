@@ -411,7 +411,7 @@ def test_appends_flushes_retention_and_look_ups_do_not_disturb_each_other(tmp_pa
     assert open_log(log.directory, clean=True).end_offset == kept[-1].last_offset + 1
 
 
-def test_a_repeated_batch_is_answered_with_its_first_place(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_answered_with_its_first_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     first = append(log, sample(3, producer_id=1, sequence=0))
     append(log, sample(2, producer_id=1, sequence=3))

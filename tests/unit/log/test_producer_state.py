@@ -32,7 +32,7 @@ def refusal(state: ProducerState, *headers: BatchHeader) -> int:
     return error.value.code
 
 
-def test_a_sequence_goes_on_where_it_ended() -> None:
+def test_a_sequence_continues_where_it_ended() -> None:
     state = stored(ProducerState(), header(3, sequence=0), header(2, sequence=3))
 
     assert state.check_all([header(sequence=5)]) is None

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.log import segment_file
 from holdfast.log.segment_file import SegmentFile
-from tests.unit.log.keyed import COMPACT, keyed, values
+from tests.unit.log.keyed_logs import COMPACT, keyed, values
 from tests.unit.log.samples import NOW_MS, append, contents, fill, open_log
 
 LIMIT = 5
@@ -88,13 +88,13 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -
         file.opened()
 
 
-def test_a_read_between_the_list_and_the_file_of_a_deleted_segment_is_out_of_range_or_finds_the_next(
+def test_a_read_that_races_with_a_deletion_is_out_of_range_or_finds_the_next(
     tmp_path: Path,
 ) -> None:
     # given a reader that took the list of segments, and a retention that then removed the first of them
     log = open_log(tmp_path / "t-0")
     fill(log, 60)
-    before = log._segments
+    before = log.segments
     first_left = before[2].base_offset
     log.delete_records_before(first_left)
     assert len(log.apply_retention(NOW_MS)) == 2

@@ -16,7 +16,7 @@ from tests.unit.log.samples import TINY, append, contents, fill, open_log, sampl
 
 
 class FailingAt:
-    """Raises at the named points, as often as told."""
+    """Raises at the named points, as often as given."""
 
     def __init__(self, *points: str, error: int = errno.ENOSPC) -> None:
         self.points = points
@@ -100,7 +100,7 @@ def test_a_failed_flush_promises_nothing_and_can_be_repeated(tmp_path: Path, poi
     assert contents(open_log(tmp_path / "t-0", recovery_point=log.recovery_point)) == stored
 
 
-def test_after_a_failed_sync_only_a_new_start_can_tell_what_is_stored(tmp_path: Path) -> None:
+def test_after_a_failed_sync_only_a_new_start_shows_what_is_stored(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     stored = fill(log, 3)
     with faulty(FailingAt("before fdatasync", error=errno.EIO)), pytest.raises(StorageError):

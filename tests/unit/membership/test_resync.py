@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from holdfast.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
 from holdfast.assignors.interface import Assignor, Cluster, MemberAssignment, MemberSubscription
-from holdfast.membership.leading import decide
-from holdfast.membership.resync import Growth, Leader, growth
+from holdfast.membership.assignment import perform_assignment
+from holdfast.membership.resync import Growth, Leader, plan_growth
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribedGroupMember, GroupExtensions
 from holdfast.wire.consumer_protocol import (
     EMPTY_ASSIGNMENT,
@@ -25,28 +25,28 @@ from holdfast.wire.consumer_protocol import (
 )
 
 GENERATION, EPOCH = 4, 4_000_002
-Shares = Mapping[str, Sequence[int]]
+Assignments = Mapping[str, Sequence[int]]
 
 
-def share(numbers: Sequence[int], topic: str = "t") -> bytes:
+def assignment(numbers: Sequence[int], topic: str = "t") -> bytes:
     return encode_assignment(Assignment([TopicPartitions(topic, list(numbers))] if numbers else []))
 
 
 def member(member_id: str, numbers: Sequence[int], topics: Sequence[str] = ("t",)) -> DescribedGroupMember:
     """As it described itself before this generation, when it had nothing yet."""
     said = encode_subscription(Subscription(list(topics)))
-    return DescribedGroupMember(member_id, None, "client", "/host", said, share(numbers))
+    return DescribedGroupMember(member_id, None, "client", "/host", said, assignment(numbers))
 
 
-def group(shares: Shares, protocol: str = "cooperative-sticky") -> DescribedGroup:
+def group(assignments: Assignments, protocol: str = "cooperative-sticky") -> DescribedGroup:
     return DescribedGroup(
         group_id="g",
         group_state="Stable",
         protocol_type="consumer",
         protocol_data=protocol,
-        members=[member(member_id, numbers) for member_id, numbers in shares.items()],
+        members=[member(member_id, numbers) for member_id, numbers in assignments.items()],
         extensions=GroupExtensions(
-            generation_id=GENERATION, assignment_epoch=EPOCH, leader="a", settled=True, waiting=[]
+            generation_id=GENERATION, assignment_epoch=EPOCH, leader="a", settled=True, standbys=[]
         ),
     )
 
@@ -59,15 +59,15 @@ def numbers_of(growth: Growth | None) -> dict[str, list[int]]:
     assert growth is not None
     return {
         member_id: [number for entry in decode_assignment(data).assigned_partitions for number in entry.partitions]
-        for member_id, data in growth.shares.items()
+        for member_id, data in growth.assignments.items()
     }
 
 
 @pytest.mark.parametrize("assignor", [CooperativeStickyAssignor, StickyAssignor, RoundRobinAssignor])
-def test_what_has_come_is_added_to_what_everybody_has(assignor: Callable[[], Assignor]) -> None:
+def test_new_partitions_are_added_to_the_current_assignments(assignor: Callable[[], Assignor]) -> None:
     made = assignor()
 
-    found = growth(leader(made), Cluster({"t": 6}), {"t"}, group({"a": [0, 2], "b": [1, 3]}, made.name))
+    found = plan_growth(leader(made), Cluster({"t": 6}), {"t"}, group({"a": [0, 2], "b": [1, 3]}, made.name))
 
     assert found is not None and found.epoch == EPOCH
     grown = numbers_of(found)
@@ -75,20 +75,20 @@ def test_what_has_come_is_added_to_what_everybody_has(assignor: Callable[[], Ass
     assert sorted(grown["a"] + grown["b"]) == list(range(6))
 
 
-def test_only_those_are_named_who_get_more() -> None:
-    found = growth(leader(), Cluster({"t": 4}), {"t"}, group({"a": [0, 2], "b": [1]}))
+def test_only_members_that_get_more_are_named() -> None:
+    found = plan_growth(leader(), Cluster({"t": 4}), {"t"}, group({"a": [0, 2], "b": [1]}))
 
     assert numbers_of(found) == {"b": [1, 3]}
 
 
 def test_range_takes_from_one_to_give_to_the_next_so_it_needs_a_rebalance() -> None:
-    shares = {"a": [0, 1], "b": [2, 3]}
+    assignments = {"a": [0, 1], "b": [2, 3]}
 
-    assert growth(leader(RangeAssignor()), Cluster({"t": 6}), {"t"}, group(shares, "range")) is None
+    assert plan_growth(leader(RangeAssignor()), Cluster({"t": 6}), {"t"}, group(assignments, "range")) is None
 
 
 def test_a_single_member_can_have_all_of_it_with_range_too() -> None:
-    found = growth(leader(RangeAssignor()), Cluster({"t": 3}), {"t"}, group({"a": [0, 1]}, "range"))
+    found = plan_growth(leader(RangeAssignor()), Cluster({"t": 3}), {"t"}, group({"a": [0, 1]}, "range"))
 
     assert numbers_of(found) == {"a": [0, 1, 2]}
 
@@ -97,21 +97,21 @@ def test_members_that_wait_get_nothing_and_are_not_counted() -> None:
     described = group({"a": [0], "b": [1]})
     described.members.append(replace(member("waits", []), member_assignment=EMPTY_ASSIGNMENT))
     assert described.extensions is not None
-    described = replace(described, extensions=replace(described.extensions, waiting=["waits"]))
+    described = replace(described, extensions=replace(described.extensions, standbys=["waits"]))
 
-    assert numbers_of(growth(leader(), Cluster({"t": 4}), {"t"}, described)).keys() == {"a", "b"}
+    assert numbers_of(plan_growth(leader(), Cluster({"t": 4}), {"t"}, described)).keys() == {"a", "b"}
 
 
 def changed(**facts: object) -> DescribedGroup:
     described = group({"a": [0], "b": [1]})
     assert described.extensions is not None
-    told = {name: value for name, value in facts.items() if hasattr(described.extensions, name)}
-    others = {name: value for name, value in facts.items() if name not in told}
-    return replace(described, extensions=replace(described.extensions, **told), **others)  # type: ignore[arg-type]
+    of_extensions = {name: value for name, value in facts.items() if hasattr(described.extensions, name)}
+    others = {name: value for name, value in facts.items() if name not in of_extensions}
+    return replace(described, extensions=replace(described.extensions, **of_extensions), **others)  # type: ignore[arg-type]
 
 
 def test_control_the_group_of_the_next_test_grows_when_all_is_as_remembered() -> None:
-    assert numbers_of(growth(leader(), Cluster({"t": 4}), {"t"}, changed())).keys() == {"a", "b"}
+    assert numbers_of(plan_growth(leader(), Cluster({"t": 4}), {"t"}, changed())).keys() == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_control_the_group_of_the_next_test_grows_when_all_is_as_remembered() ->
         {"settled": False},
         {"leader": "b"},
         {"generation_id": GENERATION + 1},
-        {"waiting": ["a"]},
+        {"standbys": ["a"]},
         {"members": [member("a", [0]), replace(member("b", []), member_assignment=b"\x00")]},
         {"members": [member("a", [0]), member("b", [1], ["t", "u"])]},
         {"members": [member("a", [0, 1]), member("b", [1])]},
@@ -131,17 +131,17 @@ def test_control_the_group_of_the_next_test_grows_when_all_is_as_remembered() ->
     ids=lambda facts: next(iter(facts)),
 )
 def test_whatever_is_not_as_the_leader_remembers_it_takes_a_rebalance(facts: dict[str, object]) -> None:
-    assert growth(leader(), Cluster({"t": 4}), {"t"}, changed(**facts)) is None
+    assert plan_growth(leader(), Cluster({"t": 4}), {"t"}, changed(**facts)) is None
 
 
-def test_a_coordinator_that_tells_nothing_of_its_own_cannot_be_resynced() -> None:
+def test_a_coordinator_without_extensions_cannot_be_resynced() -> None:
     described = replace(group({"a": [0], "b": [1]}), extensions=None)
 
-    assert growth(leader(), Cluster({"t": 4}), {"t"}, described) is None
+    assert plan_growth(leader(), Cluster({"t": 4}), {"t"}, described) is None
 
 
 def test_nothing_grown_is_no_growth() -> None:
-    assert growth(leader(), Cluster({"t": 2}), {"t"}, group({"a": [0], "b": [1]})) is None
+    assert plan_growth(leader(), Cluster({"t": 2}), {"t"}, group({"a": [0], "b": [1]})) is None
 
 
 class Failing(Assignor):
@@ -154,7 +154,7 @@ class Failing(Assignor):
 
 
 def test_an_assignor_that_fails_shows_that_in_a_rebalance() -> None:
-    assert growth(leader(Failing()), Cluster({"t": 4}), {"t"}, group({"a": [0], "b": [1]}, "failing")) is None
+    assert plan_growth(leader(Failing()), Cluster({"t": 4}), {"t"}, group({"a": [0], "b": [1]}, "failing")) is None
 
 
 class Numbered(RoundRobinAssignor):
@@ -170,9 +170,9 @@ class Numbered(RoundRobinAssignor):
         }
 
 
-def test_a_member_whose_user_data_would_change_but_not_its_share_needs_a_rebalance() -> None:
-    """One that is not called would never hear of it."""
-    assert growth(leader(Numbered()), Cluster({"t": 3}), {"t"}, group({"a": [0], "b": [1]}, "numbered")) is None
+def test_a_member_with_new_user_data_but_the_same_partitions_needs_a_rebalance() -> None:
+    """A member that is not asked to rejoin would never learn of it."""
+    assert plan_growth(leader(Numbered()), Cluster({"t": 3}), {"t"}, group({"a": [0], "b": [1]}, "numbered")) is None
 
 
 @given(members=st.integers(1, 12), before=st.integers(1, 40), more=st.integers(1, 40), sticky=st.booleans())
@@ -182,11 +182,11 @@ def test_sticky_groups_always_grow_without_a_rebalance_and_stay_even(
     # given a group that has shared its topic
     assignor: Assignor = StickyAssignor() if sticky else CooperativeStickyAssignor()
     ids = ["a", *(f"m{number}" for number in range(1, members))]
-    first = decide(assignor, Cluster({"t": before}), {one: MemberSubscription(("t",)) for one in ids})
+    first = perform_assignment(assignor, Cluster({"t": before}), {one: MemberSubscription(("t",)) for one in ids})
     have = {one: list(_numbers(data)) for one, data in first.items()}
 
     # when it grows
-    found = growth(leader(assignor), Cluster({"t": before + more}), {"t"}, group(have, assignor.name))
+    found = plan_growth(leader(assignor), Cluster({"t": before + more}), {"t"}, group(have, assignor.name))
 
     # then each has what it had, and all of it is shared evenly
     has = have | numbers_of(found)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.servers import Server
-from tests.support.spark_world import World
+from tests.client_compat.servers import Server
+from tests.support.spark_harness import SparkHarness
 
 
 @pytest.fixture
-def world(server: Server) -> Iterator[World]:
-    made = World(server)
+def world(server: Server) -> Iterator[SparkHarness]:
+    made = SparkHarness(server)
     yield made
     made.close()

@@ -13,13 +13,13 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import InputPartition
 
 from holdfast.client.errors import ConfigError, ConnectionFailed, TopicError
+from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.batch_reader import BatchReader
-from holdfast.spark.log_ends import DataLoss
-from holdfast.spark.offsets import OffsetRange
 from holdfast.spark.options import batch_options
-from holdfast.spark.reading import Ranges
-from tests.clients.client import DEADLINE_S, Record
-from tests.clients.confluent_client import ConfluentClient
+from holdfast.spark.planning import OffsetRanges
+from holdfast.spark.watermarks import DataLoss
+from tests.client_compat.client import DEADLINE_S, Record
+from tests.client_compat.confluent_client import ConfluentClient
 from tests.support.holdfast_broker import HoldfastBroker
 
 CLIENT = ConfluentClient()
@@ -46,7 +46,7 @@ def reader(broker: HoldfastBroker, **options: Any) -> BatchReader:
 
 def planned(broker: HoldfastBroker, **options: Any) -> list[OffsetRange]:
     tasks = reader(broker, **options).partitions()
-    return [one for task in tasks if isinstance(task, Ranges) for one in task.ranges]
+    return [one for task in tasks if isinstance(task, OffsetRanges) for one in task.ranges]
 
 
 def places(topic: str, **offsets: int) -> str:
@@ -63,7 +63,7 @@ def test_a_batch_reads_all_that_is_there(quick_holdfast: HoldfastBroker, filled:
     assert len(reader(quick_holdfast, subscribe=filled, minPartitions=6).partitions()) == 6
 
 
-def test_a_batch_begins_and_ends_where_it_is_told(quick_holdfast: HoldfastBroker, filled: str) -> None:
+def test_a_batch_starts_and_ends_at_the_given_offsets(quick_holdfast: HoldfastBroker, filled: str) -> None:
     starting, ending = places(filled, p0=-2, p1=20), places(filled, p0=8, p1=-1)
 
     assert planned(quick_holdfast, subscribe=filled, startingOffsets=starting, endingOffsets=ending) == [
@@ -75,7 +75,7 @@ def test_a_batch_begins_and_ends_where_it_is_told(quick_holdfast: HoldfastBroker
     ("starting", "ending", "left"),
     [(2, 10, (5, 10)), (7, 25, (7, 20)), (25, -1, None), (25, 30, None), (1, 4, None), (-2, 4, None)],
 )
-def test_what_is_not_there_is_told_or_passed_over(
+def test_missing_offsets_are_reported_or_skipped(
     quick_holdfast: HoldfastBroker, filled: str, starting: int, ending: int, left: tuple[int, int] | None
 ) -> None:
     options = {
@@ -103,7 +103,7 @@ def test_offsets_of_other_partitions_than_those_that_are_read_are_refused(
         planned(quick_holdfast, assign=json.dumps({filled: [0]}), **both)
 
 
-def test_topics_and_brokers_that_are_not_there_are_told(quick_holdfast: HoldfastBroker, filled: str) -> None:
+def test_missing_topics_and_brokers_are_reported(quick_holdfast: HoldfastBroker, filled: str) -> None:
     with pytest.raises(TopicError, match=r"'nowhere'.*does not exist"):
         planned(quick_holdfast, subscribe=f"{filled},nowhere")
     with pytest.raises(TopicError, match="has 2 partitions, and there is no number 2"):

@@ -16,18 +16,21 @@ from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from holdfast.client.errors import ConfigError, ConnectionFailed
-from holdfast.spark import arrow, fetching, range_consumers
+from holdfast.spark import arrow, executor_consumers, range_reader
+from holdfast.spark.batch_offsets import OffsetRange
+from holdfast.spark.consumer_reader import ConsumerReader
 from holdfast.spark.fetching import read_ranges
-from holdfast.spark.log_ends import DataLoss
-from holdfast.spark.offsets import OffsetRange
-from tests.clients.client import DEADLINE_S, Record
-from tests.clients.confluent_client import ConfluentClient
-from tests.clients.servers import Server
+from holdfast.spark.range_consumer import RangeConsumer
+from holdfast.spark.watermarks import DataLoss
+from tests.client_compat.client import DEADLINE_S, Record
+from tests.client_compat.confluent_client import ConfluentClient
+from tests.client_compat.servers import Server
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 
 CLIENT = ConfluentClient()
 EACH = 40
+LIBRDKAFKA = {"socket_keepalive_enable": "false"}
 
 
 @pytest.fixture
@@ -35,10 +38,16 @@ def topic() -> str:
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.fixture(params=["bytes", "librdkafka"])
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """How records are read, as settings for `read`: an option that only librdkafka has makes it read them."""
+    return {"bytes": {}, "librdkafka": LIBRDKAFKA}[request.param]
+
+
 @pytest.fixture(autouse=True)
 def _no_consumer_is_left() -> Iterator[None]:
     yield
-    range_consumers.close_all()
+    executor_consumers.close_all()
 
 
 def read(
@@ -70,7 +79,7 @@ def delete_before(server: Server, topic: str, offset: int) -> None:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_column_says_what_was_produced(server: Server, topic: str) -> None:
+def test_every_column_says_what_was_produced(server: Server, topic: str, way: dict[str, Any]) -> None:
     CLIENT.create_topic(server.bootstrap, topic, 1, {"retention.ms": "-1"})
     stored = [
         Record(b"value", b"key", (("a", b"1"), ("a", None), ("", b"")), 1_700_000_000_123),
@@ -80,7 +89,7 @@ def test_every_column_says_what_was_produced(server: Server, topic: str) -> None
     ]
     CLIENT.produce(server.bootstrap, topic, stored)
 
-    rows = read(server, OffsetRange(topic, 0, 0, len(stored)), headers=True)
+    rows = read(server, OffsetRange(topic, 0, 0, len(stored)), headers=True, **way)
 
     assert [
         (row["key"], row["value"], row["timestamp"].timestamp(), row["headers"], row["offset"]) for row in rows
@@ -97,12 +106,12 @@ def test_every_column_says_what_was_produced(server: Server, topic: str) -> None
     assert {(row["topic"], row["partition"], row["timestampType"]) for row in rows} == {(topic, 0, 0)}
 
 
-def test_a_timestamp_of_the_broker_is_told_as_such(server: Server, topic: str) -> None:
+def test_a_log_append_timestamp_is_marked_as_such(server: Server, topic: str, way: dict[str, Any]) -> None:
     CLIENT.create_topic(server.bootstrap, topic, 1, {"message.timestamp.type": "LogAppendTime"})
     before = time.time()
     CLIENT.produce(server.bootstrap, topic, [Record(b"x", timestamp_ms=1)])
 
-    (row,) = read(server, OffsetRange(topic, 0, 0, 1))
+    (row,) = read(server, OffsetRange(topic, 0, 0, 1), **way)
 
     assert row["timestampType"] == 1
     assert row["timestamp"].timestamp() == pytest.approx(before, abs=60)
@@ -133,12 +142,14 @@ def test_the_types_are_those_that_spark_demands(include_headers: bool) -> None:
 # -- ranges ------------------------------------------------------------------------------------------------------------
 
 
-def test_ranges_of_several_partitions_are_read_together_and_each_exactly(server: Server, topic: str) -> None:
+def test_ranges_of_several_partitions_are_read_together_and_each_exactly(
+    server: Server, topic: str, way: dict[str, Any]
+) -> None:
     fill(server, topic, partitions=4)
     ranges = [OffsetRange(topic, 0, 0, 40), OffsetRange(topic, 1, 7, 8), OffsetRange(topic, 2, 5, 5)]
     ranges += [OffsetRange(topic, 3, 3, 13), OffsetRange(topic, 3, 13, 21)]
 
-    rows = read(server, *ranges)
+    rows = read(server, *ranges, **way)
 
     assert {number: offsets(rows, number) for number in range(4)} == {
         0: list(range(40)),
@@ -161,17 +172,19 @@ def test_batches_are_bounded_in_rows_and_in_bytes(quick_holdfast: HoldfastBroker
 
     of_many, of_large = batches(many, 25_000), batches(large, 120)
 
-    assert [batch.num_rows for batch in of_many] == [arrow.ROWS, arrow.ROWS, 5_000]
+    assert [batch.num_rows for batch in of_many] == [arrow.MAX_ROWS, arrow.MAX_ROWS, 5_000]
     assert sum(batch.num_rows for batch in of_large) == 120
     # The first is taken before it is known how large the records are.
-    assert all(batch.nbytes <= arrow.BYTES + 1_000_000 for batch in of_large[1:])
+    assert all(batch.nbytes <= arrow.MAX_BYTES + 1_000_000 for batch in of_large[1:])
     assert len(of_large) > 1
 
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
-def test_a_range_that_ends_in_markers_and_aborted_records_ends(quick_kafka: Server, topic: str, commits: bool) -> None:
+def test_a_range_that_ends_in_markers_and_aborted_records_ends(
+    quick_kafka: Server, topic: str, commits: bool, way: dict[str, Any]
+) -> None:
     fill(quick_kafka, topic, each=10)
     producer = Producer({"bootstrap.servers": quick_kafka.bootstrap, "transactional.id": topic})
     producer.init_transactions(DEADLINE_S)
@@ -183,11 +196,11 @@ def test_a_range_that_ends_in_markers_and_aborted_records_ends(quick_kafka: Serv
     # 16 is the end, and 15 the marker.
     began = time.monotonic()
 
-    committed = offsets(read(quick_kafka, OffsetRange(topic, 0, 0, 16)))
-    marker_alone = read(quick_kafka, OffsetRange(topic, 0, 15, 16))
-    uncommitted = offsets(read(quick_kafka, OffsetRange(topic, 0, 0, 16), isolation_level="read_uncommitted"))
+    committed = offsets(read(quick_kafka, OffsetRange(topic, 0, 0, 16), **way))
+    marker_alone = read(quick_kafka, OffsetRange(topic, 0, 15, 16), **way)
+    uncommitted = offsets(read(quick_kafka, OffsetRange(topic, 0, 0, 16), isolation_level="read_uncommitted", **way))
     CLIENT.produce(quick_kafka.bootstrap, topic, [Record(b"behind")])
-    in_the_middle = offsets(read(quick_kafka, OffsetRange(topic, 0, 9, 16)))
+    in_the_middle = offsets(read(quick_kafka, OffsetRange(topic, 0, 9, 16), **way))
 
     assert committed == list(range(15 if commits else 10))
     assert marker_alone == []
@@ -198,7 +211,9 @@ def test_a_range_that_ends_in_markers_and_aborted_records_ends(quick_kafka: Serv
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
-def test_a_range_that_reaches_into_an_open_transaction_waits_for_its_end(quick_kafka: Server, topic: str) -> None:
+def test_a_range_that_reaches_into_an_open_transaction_waits_for_its_end(
+    quick_kafka: Server, topic: str, way: dict[str, Any]
+) -> None:
     """What is not committed yet is not lost: to pass over it would be."""
     fill(quick_kafka, topic, each=10)
     producer = Producer({"bootstrap.servers": quick_kafka.bootstrap, "transactional.id": topic})
@@ -209,9 +224,9 @@ def test_a_range_that_reaches_into_an_open_transaction_waits_for_its_end(quick_k
     wanted = OffsetRange(topic, 0, 0, 11)
 
     with pytest.raises(ConnectionFailed, match=f"{topic}-0 from 10 on for 8 s .a transaction is open that began at 10"):
-        read(quick_kafka, wanted, fail=False, default_api_timeout_ms=8_000)
+        read(quick_kafka, wanted, fail=False, default_api_timeout_ms=8_000, **way)
     rows: list[dict[str, Any]] = []
-    reading = threading.Thread(target=lambda: rows.extend(read(quick_kafka, wanted, fail=False)))
+    reading = threading.Thread(target=lambda: rows.extend(read(quick_kafka, wanted, fail=False, **way)))
     reading.start()
     reading.join(1.0)
     assert reading.is_alive()
@@ -225,7 +240,7 @@ class SlowConsumer:
     """Of a broker that answers whatever it is asked, but not a fetch."""
 
     api_timeout_s = 0.3
-    trouble = ""
+    last_error = ""
 
     def assign(self, positions: Any) -> None: ...
 
@@ -246,9 +261,9 @@ class SlowConsumer:
 
 def test_where_the_committed_records_end_is_not_the_end_before_a_fetch_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the records of an open transaction would be taken for lost if the first fetch is slow."""
-    monkeypatch.setattr(fetching, "LOOK_AFTER_S", 0.0)
+    monkeypatch.setattr(range_reader, "PROBE_AFTER_S", 0.0)
     consumer: Any = SlowConsumer()
-    reading = fetching._Reading(consumer, [OffsetRange("t", 0, 10, 11)], include_headers=False, fail_on_data_loss=True)
+    reading = ConsumerReader(consumer, [OffsetRange("t", 0, 10, 11)], include_headers=False, fail_on_data_loss=True)
 
     with pytest.raises(ConnectionFailed, match="nothing could be read of t-0 from 10 on"):
         list(reading.batches())
@@ -256,7 +271,7 @@ def test_where_the_committed_records_end_is_not_the_end_before_a_fetch_says_so(m
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
-def test_compacted_records_are_not_waited_for(quick_kafka: Server, topic: str) -> None:
+def test_compacted_records_are_not_waited_for(quick_kafka: Server, topic: str, way: dict[str, Any]) -> None:
     """What compaction left of offsets 0 to 19 is the last one of each key."""
     configs = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     CLIENT.create_topic(quick_kafka.bootstrap, topic, 1, {**configs, "max.compaction.lag.ms": "100"})
@@ -266,25 +281,25 @@ def test_compacted_records_are_not_waited_for(quick_kafka: Server, topic: str) -
 
     def compacted() -> list[int]:
         CLIENT.produce(quick_kafka.bootstrap, topic, [Record(b"x", b"other")])  # so that the segment is rolled
-        return offsets(read(quick_kafka, OffsetRange(topic, 0, 0, 20)))
+        return offsets(read(quick_kafka, OffsetRange(topic, 0, 0, 20), **way))
 
     eventually(lambda: compacted() == [18, 19], "the last record of each key alone", 120)
-    assert read(quick_kafka, OffsetRange(topic, 0, 3, 15)) == []
+    assert read(quick_kafka, OffsetRange(topic, 0, 3, 15), **way) == []
 
 
 # -- what is not there -------------------------------------------------------------------------------------------------
 
 
 def test_records_that_were_deleted_are_missed_or_passed_over(
-    server: Server, topic: str, caplog: pytest.LogCaptureFixture
+    server: Server, topic: str, caplog: pytest.LogCaptureFixture, way: dict[str, Any]
 ) -> None:
     fill(server, topic)
     delete_before(server, topic, 30)
 
     with pytest.raises(DataLoss) as raised:
-        read(server, OffsetRange(topic, 0, 10, 40))
-    rest = read(server, OffsetRange(topic, 0, 10, 40), fail=False)
-    nothing = read(server, OffsetRange(topic, 0, 10, 20), fail=False)
+        read(server, OffsetRange(topic, 0, 10, 40), **way)
+    rest = read(server, OffsetRange(topic, 0, 10, 40), fail=False, **way)
+    nothing = read(server, OffsetRange(topic, 0, 10, 20), fail=False, **way)
 
     assert f"records 10 to 30 of {topic}-0 are lost (the partition now has 30 to 40" in str(raised.value)
     assert "failOnDataLoss=false" in str(raised.value)
@@ -294,47 +309,49 @@ def test_records_that_were_deleted_are_missed_or_passed_over(
 
 
 @pytest.mark.parametrize("start", [20, 40, 45])
-def test_a_range_beyond_the_end_of_the_partition_does_not_wait_for_it(server: Server, topic: str, start: int) -> None:
+def test_a_range_beyond_the_end_of_the_partition_does_not_wait_for_it(
+    server: Server, topic: str, start: int, way: dict[str, Any]
+) -> None:
     fill(server, topic)
     began = time.monotonic()
 
     with pytest.raises(DataLoss, match=f"records {max(start, 40)} to 50 of {topic}-0 are lost .*now has 0 to 40"):
-        read(server, OffsetRange(topic, 0, start, 50))
-    rest = read(server, OffsetRange(topic, 0, start, 50), fail=False)
+        read(server, OffsetRange(topic, 0, start, 50), **way)
+    rest = read(server, OffsetRange(topic, 0, start, 50), fail=False, **way)
 
     assert offsets(rest) == list(range(start, 40))
     assert time.monotonic() - began < 30
 
 
 def test_a_topic_that_was_deleted_is_missed_or_passed_over(
-    server: Server, topic: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, topic: str, monkeypatch: pytest.MonkeyPatch, way: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(fetching, "GONE_AFTER_S", 0.5)
+    monkeypatch.setattr(range_reader, "DELETED_AFTER_S", 0.5)
     other = f"{topic}-other"
     fill(server, topic)
     fill(server, other)
     ranges = [OffsetRange(topic, 0, 0, 40), OffsetRange(other, 0, 0, 40)]
-    read(server, *ranges)  # with a consumer that knows it
+    read(server, *ranges, **way)  # with a consumer that knows it
     CLIENT.delete_topic(server.bootstrap, topic)
     # Kafka says so before its broker has heard of it, and until then records are read.
     eventually(lambda: not (server.data_dir / f"{topic}-0").exists(), "its log is gone")
     began = time.monotonic()
 
     with pytest.raises(DataLoss, match=f"{topic}-0 are lost .there is no such partition any more"):
-        read(server, *ranges)
-    rest = read(server, *ranges, fail=False)
+        read(server, *ranges, **way)
+    rest = read(server, *ranges, fail=False, **way)
 
     assert [(row["topic"], row["offset"]) for row in rest] == [(other, number) for number in range(40)]
     assert time.monotonic() - began < 30
 
 
-def test_a_broker_that_comes_back_is_waited_for(topic: str) -> None:
+def test_a_broker_that_comes_back_is_waited_for(topic: str, way: dict[str, Any]) -> None:
     with HoldfastBroker() as broker:
         fill(broker, topic, each=200)
-        assert len(read(broker, OffsetRange(topic, 0, 0, 100))) == 100
+        assert len(read(broker, OffsetRange(topic, 0, 0, 100), **way)) == 100
         broker.kill()
         rows: list[dict[str, Any]] = []
-        reading = threading.Thread(target=lambda: rows.extend(read(broker, OffsetRange(topic, 0, 50, 200))))
+        reading = threading.Thread(target=lambda: rows.extend(read(broker, OffsetRange(topic, 0, 50, 200), **way)))
 
         reading.start()
         reading.join(1.0)
@@ -345,35 +362,35 @@ def test_a_broker_that_comes_back_is_waited_for(topic: str) -> None:
         assert offsets(rows) == list(range(50, 200))
 
 
-def test_a_broker_that_stays_away_is_told_in_one_sentence(topic: str) -> None:
+def test_a_broker_that_stays_away_is_reported_in_one_sentence(topic: str, way: dict[str, Any]) -> None:
     with HoldfastBroker() as broker:
         fill(broker, topic)
         settings: dict[str, Any] = {"default_api_timeout_ms": 8_000}
-        read(broker, OffsetRange(topic, 0, 0, 40), **settings)
+        read(broker, OffsetRange(topic, 0, 0, 40), **settings, **way)
         broker.kill()
         began = time.monotonic()
 
         with pytest.raises(ConnectionFailed, match=f"nothing could be read of {topic}-0 from 0 on for 8 s .*refused"):
-            read(broker, OffsetRange(topic, 0, 0, 40), **settings)
+            read(broker, OffsetRange(topic, 0, 0, 40), **settings, **way)
         assert time.monotonic() - began < 40
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["first the broker's own", "first that all are down"])
-def test_what_a_broker_said_is_told_whichever_of_librdkafkas_errors_comes_last(order: int) -> None:
+def test_the_brokers_error_is_reported_whichever_of_librdkafkas_errors_is_last(order: int) -> None:
     refused = KafkaError(KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:1 failed: Connection refused")
     all_down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
-    consumer = range_consumers.RangeConsumer({"bootstrap.servers": "127.0.0.1:1"})
+    consumer = RangeConsumer({"bootstrap.servers": "127.0.0.1:1"})
     try:
         for error in (refused, all_down)[::order]:
-            consumer._note(error)
+            consumer._on_error(error)
         assert consumer.partitions_of("t", 0.01) is None
 
-        assert "Connection refused" in consumer.trouble
+        assert "Connection refused" in consumer.last_error
     finally:
         consumer.close()
 
 
-def test_a_setting_that_nobody_knows_is_told_by_its_option(quick_holdfast: HoldfastBroker, topic: str) -> None:
+def test_an_unknown_setting_is_reported_by_its_option(quick_holdfast: HoldfastBroker, topic: str) -> None:
     with pytest.raises(ConfigError, match=r"'kafka\.'.*'fetch.max.bites'.*did you mean 'fetch.max.bytes'"):
         read(quick_holdfast, OffsetRange(topic, 0, 0, 1), fetch_max_bites=1)
 
@@ -407,9 +424,9 @@ def test_connections_are_kept_from_batch_to_batch(topic: str) -> None:
         assert first
         assert reused == first
         assert another > first  # the control: other settings, other connections
-        for number in range(2 * range_consumers.MOST_KEPT):
+        for number in range(2 * executor_consumers.MAX_IDLE):
             read(broker, OffsetRange(topic, 0, 0, 10), client_id=f"client-{number}")
-        assert len(connections(broker)) <= range_consumers.MOST_KEPT * len(first)
+        assert len(connections(broker)) <= executor_consumers.MAX_IDLE * len(first)
 
 
 def test_a_reader_that_had_enough_leaves_nothing_for_the_next_one(quick_holdfast: HoldfastBroker, topic: str) -> None:
@@ -418,7 +435,7 @@ def test_a_reader_that_had_enough_leaves_nothing_for_the_next_one(quick_holdfast
     abandoned: Any = read_ranges(
         [OffsetRange(topic, 0, 0, 15_000)], kafka, include_headers=False, fail_on_data_loss=True
     )
-    assert next(abandoned).num_rows == arrow.ROWS
+    assert next(abandoned).num_rows == arrow.MAX_ROWS
     beside = read(quick_holdfast, OffsetRange(topic, 1, 0, 100))  # while the other one is in the middle
 
     abandoned.close()

@@ -24,7 +24,7 @@ def test_what_a_streaming_query_has_if_nothing_is_said() -> None:
     options = stream()
 
     assert options.topics is not None and options.topics.names == {"orders"}
-    assert options.starting.everywhere == LATEST
+    assert options.starting.all_partitions == LATEST
     assert (options.members, options.revoke_timeout_s) == (1, 10.0)
     assert options.max_offsets_per_trigger is None and options.min_partitions is None
     assert options.fail_on_data_loss and not options.include_headers
@@ -47,7 +47,7 @@ def test_names_are_taken_without_regard_to_case() -> None:
 
     assert options.group_id == "Billing"
     assert options.topics is not None and options.topics.names == {"Orders", "Returns"}
-    assert options.starting.everywhere == EARLIEST and options.max_offsets_per_trigger == 100
+    assert options.starting.all_partitions == EARLIEST and options.max_offsets_per_trigger == 100
 
 
 def test_what_begins_with_kafka_is_passed_on() -> None:
@@ -61,7 +61,7 @@ def test_what_begins_with_kafka_is_passed_on() -> None:
     assert config.network.client_id == "me"
 
 
-def test_the_seats_of_several_members_are_numbered() -> None:
+def test_the_instance_ids_of_several_members_are_numbered() -> None:
     options = stream(members="3", **{"kafka.group.instance.id": "spark-1"})
     configs = options.consumer_configs()
 
@@ -70,7 +70,7 @@ def test_the_seats_of_several_members_are_numbered() -> None:
     assert len({id(one.assignors[0]) for one in configs}) == 3  # what an assignor remembers belongs to one member
 
 
-def test_one_member_has_the_seat_as_it_is_named() -> None:
+def test_one_member_has_the_instance_id_as_given() -> None:
     assert stream(**{"kafka.group.instance.id": "spark-1"}).instance_ids == ["spark-1"]
     assert stream(members="2").instance_ids == []
 
@@ -107,7 +107,7 @@ def test_times_have_a_unit(text: str, seconds: float) -> None:
 def test_a_batch_needs_no_group() -> None:
     options = batch_options({**BATCH, "endingOffsets": '{"orders": {"0": 50}}'})
 
-    assert options.group_id is None and options.starting.everywhere == EARLIEST
+    assert options.group_id is None and options.starting.all_partitions == EARLIEST
     assert options.ending.of(("orders", 0), "endingOffsets") == 50
 
 
@@ -150,7 +150,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "assign": ({**SERVERS, "assign": "t-0"}, "option assign is 't-0'; it looks like"),
     "assign nothing": ({**SERVERS, "assign": "{}"}, "option assign names no partition"),
     "assign below nothing": ({**SERVERS, "assign": '{"t": [-1]}'}, "option assign"),
-    "assign and a seat": (
+    "assign and an instance id": (
         {**SERVERS, "assign": '{"t": [0]}', "kafka.group.instance.id": "i"},
         "option kafka.group.instance.id needs `subscribe`",
     ),
@@ -163,18 +163,18 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
         {**SERVERS, "assign": '{"t": [0]}', "kafka.isolation.level": "commited"},
         "'kafka.'.*isolation.level is 'commited'",
     ),
-    "a seat": ({**STREAM, "kafka.group.instance.id": "a b"}, "group.instance.id is 'a b'"),
+    "an instance id": ({**STREAM, "kafka.group.instance.id": "a b"}, "group.instance.id is 'a b'"),
     "a heartbeat": ({**STREAM, "kafka.heartbeat.interval.ms": "90000"}, "heartbeat.interval.ms is 90000"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_mistake_in_a_streaming_query_is_told_in_one_sentence(case: str) -> None:
+def test_a_mistake_in_a_streaming_query_is_reported_in_one_sentence(case: str) -> None:
     options, sentence = WRONG[case]
 
-    with pytest.raises(ConfigError, match=sentence) as told:
+    with pytest.raises(ConfigError, match=sentence) as reported:
         stream_options(options)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,6 @@ def test_a_mistake_in_a_streaming_query_is_told_in_one_sentence(case: str) -> No
         ({"kafka.isolaton.level": "read_committed"}, "'kafka.'.*'isolaton.level'"),
     ],
 )
-def test_a_mistake_in_a_batch_is_told_in_one_sentence(more: dict[str, str], sentence: str) -> None:
+def test_a_mistake_in_a_batch_is_reported_in_one_sentence(more: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         batch_options({**BATCH, **more})

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.spark.offsets import OffsetRange
-from holdfast.spark.planning import ROWS_TOGETHER, into_tasks, limited
+from holdfast.spark.batch_offsets import OffsetRange
+from holdfast.spark.planning import MAX_SHARED_TASK_ROWS, limited, split_into_tasks
 
 
 def sizes(ranges: list[OffsetRange]) -> list[int]:
@@ -62,7 +62,7 @@ def test_the_limit_is_shared_by_size() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 5])
-def test_nobody_starves_however_little_a_batch_may_read(most: int) -> None:
+def test_no_partition_starves_however_little_a_batch_may_read(most: int) -> None:
     """Partition 3 has one record, and the others gain more with every batch than is read of them all."""
     at, ends = [0] * 5, [1_000, 500, 0, 1, 10]
     read_in: dict[int, int] = {}
@@ -97,7 +97,7 @@ def test_all_is_read_in_the_end(ranges: list[OffsetRange], most: int) -> None:
 
 @given(some_ranges(), st.one_of(st.none(), st.integers(1, 200)))
 def test_tasks_cover_the_ranges_once_and_in_order(ranges: list[OffsetRange], min_partitions: int | None) -> None:
-    tasks = into_tasks(ranges, min_partitions)
+    tasks = split_into_tasks(ranges, min_partitions)
 
     parts = [part for task in tasks for part in task]
     assert all(task for task in tasks)
@@ -114,33 +114,33 @@ def test_tasks_cover_the_ranges_once_and_in_order(ranges: list[OffsetRange], min
 
 @given(some_ranges(), st.integers(1, 200))
 def test_there_are_as_many_tasks_as_are_asked_for(ranges: list[OffsetRange], min_partitions: int) -> None:
-    assert len(into_tasks(ranges, min_partitions)) >= min(min_partitions, sum(sizes(ranges)))
+    assert len(split_into_tasks(ranges, min_partitions)) >= min(min_partitions, sum(sizes(ranges)))
 
 
 @given(some_ranges())
 def test_a_task_is_one_partition_or_small(ranges: list[OffsetRange]) -> None:
-    tasks = into_tasks(ranges, None)
+    tasks = split_into_tasks(ranges, None)
 
-    assert all(len(task) == 1 or sum(sizes(list(task))) <= ROWS_TOGETHER for task in tasks)
-    assert all(sum(sizes([*one, next_one[0]])) > ROWS_TOGETHER for one, next_one in pairwise(tasks))
+    assert all(len(task) == 1 or sum(sizes(list(task))) <= MAX_SHARED_TASK_ROWS for task in tasks)
+    assert all(sum(sizes([*one, next_one[0]])) > MAX_SHARED_TASK_ROWS for one, next_one in pairwise(tasks))
 
 
-def test_small_ranges_share_a_task_and_a_large_one_has_its_own() -> None:
+def test_small_ranges_go_into_one_task_and_a_large_one_has_its_own() -> None:
     small = [OffsetRange("t", number, 0, 100) for number in range(12)]
     large = OffsetRange("u", 0, 0, 1_000_000)
 
-    assert into_tasks([large, *reversed(small)], None) == [tuple(small), (large,)]
-    assert [len(task) for task in into_tasks(small, 3)] == [4, 4, 4]
+    assert split_into_tasks([large, *reversed(small)], None) == [tuple(small), (large,)]
+    assert [len(task) for task in split_into_tasks(small, 3)] == [4, 4, 4]
 
 
 def test_a_large_range_is_split_into_as_many_parts_as_its_size_deserves() -> None:
     ranges = [OffsetRange("t", 0, 10, 10 + 8_000), OffsetRange("t", 1, 0, 2_000)]
 
-    tasks = into_tasks(ranges, 5)
+    tasks = split_into_tasks(ranges, 5)
 
     assert [(part.partition, part.end - part.start) for (part,) in tasks] == [(0, 2_000)] * 4 + [(1, 2_000)]
 
 
 def test_nothing_to_read_is_no_task() -> None:
-    assert into_tasks([], None) == into_tasks([OffsetRange("t", 0, 5, 5)], 10) == []
+    assert split_into_tasks([], None) == split_into_tasks([OffsetRange("t", 0, 5, 5)], 10) == []
     assert limited([], 10) == []

@@ -16,7 +16,7 @@ from kafka.partitioner.default import murmur2
 from holdfast.client.errors import ConfigError, ConnectionFailed, HoldfastError, RequestTimedOut, TopicError
 from holdfast.spark import producing
 from holdfast.spark.write_options import ProducerSettings, write_options
-from tests.clients.servers import Server
+from tests.client_compat.servers import Server
 from tests.support.holdfast_broker import HoldfastBroker
 
 PATIENCE_S = 30
@@ -135,7 +135,7 @@ def test_the_given_topic_wins_over_the_column(broker: HoldfastBroker, topic: str
     assert sorted(values(stored(broker, topic))) == [b"1", b"2"]
 
 
-def test_a_key_goes_to_the_partition_where_java_puts_it(broker: HoldfastBroker, topic: str) -> None:
+def test_a_key_is_written_to_the_partition_that_java_chooses(broker: HoldfastBroker, topic: str) -> None:
     keys = [f"customer-{number}" for number in range(50)]
 
     producing.write([rows(key=keys, value=keys)], settings(broker), topic)
@@ -171,7 +171,7 @@ def test_a_full_queue_neither_loses_nor_reorders(broker: HoldfastBroker, topic: 
 # -- producers are kept ------------------------------------------------------------------------------------------------
 
 
-def test_tasks_of_a_process_share_one_idempotent_producer(broker: HoldfastBroker, topic: str) -> None:
+def test_tasks_of_a_process_use_one_idempotent_producer(broker: HoldfastBroker, topic: str) -> None:
     for value in ("1", "2"):
         producing.write([rows(value=[value], partition=[0])], settings(broker), topic)
     producing.write([rows(value=["3"], partition=[0])], settings(broker, client_id="another"), topic)
@@ -225,7 +225,7 @@ def test_a_forked_process_makes_a_producer_of_its_own(broker: HoldfastBroker, to
         ),
     ],
 )
-def test_a_row_that_cannot_be_written_is_told_before_anything_is_sent(
+def test_a_row_that_cannot_be_written_is_reported_before_anything_is_sent(
     batch: pa.RecordBatch, error: type[HoldfastError], said: str
 ) -> None:
     nowhere = write_options({"kafka.bootstrap.servers": "127.0.0.1:1"}).producer
@@ -279,7 +279,7 @@ def test_a_record_that_the_topic_finds_too_large_and_the_ones_beside_it(broker: 
     assert values(stored(broker, small)) == [b"a"]  # it was acknowledged, and cannot be taken back
 
 
-def test_brokers_that_nobody_answers_for() -> None:
+def test_a_write_without_a_reachable_broker_names_the_options() -> None:
     nowhere = write_options({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "6500"}).producer
 
     with pytest.raises(ConnectionFailed) as failed:

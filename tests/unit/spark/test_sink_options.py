@@ -78,13 +78,16 @@ def test_options_have_no_case_and_those_of_spark_itself_are_let_by() -> None:
             "unknown option 'kafka.compresion.type': did you mean 'kafka.compression.type'?",
         ),
         ({"kafka.max.request.size": "1"}, "it is Java's, and here it is kafka.message.max.bytes"),
-        ({"kafka.quux": "1"}, "unknown option 'kafka.quux': what begins with kafka. is a setting of librdkafka's"),
+        (
+            {"kafka.quux": "1"},
+            "unknown option 'kafka.quux': options that begin with kafka. are settings of librdkafka's",
+        ),
         ({"kafka.compression.type": "rar"}, 'option kafka.compression.type cannot be used: Invalid value "rar"'),
         ({"kafka.linger.ms": "99999999"}, "option kafka.linger.ms cannot be used"),
         ({"kafka.delivery.timeout.ms": "0"}, "option kafka.delivery.timeout.ms is '0'"),
         ({"kafka.delivery.timeout.ms": "9", "kafka.message.timeout.ms": "9"}, "is given twice"),
         ({"kafka.max.block.ms": "soon"}, "option kafka.max.block.ms is 'soon'"),
-        ({"kafka.acks": "1"}, "do not go together: acks must be set to all when enable.idempotence is true"),
+        ({"kafka.acks": "1"}, "do not work together: acks must be set to all when enable.idempotence is true"),
         ({"kafka.transactional.id": "t"}, "option kafka.transactional.id cannot be set: each task writes for itself"),
         ({"kafka.group.id": "g"}, "option kafka.group.id cannot be set: a sink is in no group"),
         ({"kafka.value.serializer": "x"}, "option kafka.value.serializer cannot be set"),
@@ -126,7 +129,7 @@ def test_columns_that_are_not_written_do_not_matter() -> None:
     sink.check_columns(schema(value=StringType(), offset=LongType(), timestamp=TimestampType()), topic="orders")
 
 
-def test_the_option_topic_wins_so_that_nobody_looks_at_the_column() -> None:
+def test_the_option_topic_has_priority_over_the_column() -> None:
     columns = schema(value=StringType(), topic=LongType())
 
     sink.check_columns(columns, topic="orders")
@@ -137,7 +140,7 @@ def test_the_option_topic_wins_so_that_nobody_looks_at_the_column() -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        (schema(key=StringType()), "there is no column value, which is what is written"),
+        (schema(key=StringType()), "there is no column value, which is the one that is written"),
         (schema(Value=StringType()), "(the column Value is not it: write Value AS value)"),
         (schema(value=LongType()), "column value is bigint, but must be string or binary: write CAST(value AS STRING)"),
         (schema(value=StringType(), key=IntegerType()), "column key is int, but must be string or binary"),
@@ -159,7 +162,7 @@ def test_a_wrong_column_is_refused_with_what_to_write_instead(columns: StructTyp
     assert said in str(refused.value)
 
 
-def test_without_option_and_column_nobody_knows_where_to_write() -> None:
+def test_without_option_and_column_the_topic_is_missing() -> None:
     with pytest.raises(ConfigError, match="where to write is missing: give the option topic, or a column topic"):
         sink.check_columns(schema(value=StringType()), topic=None)
 
@@ -184,10 +187,10 @@ def test_a_writer_travels_to_the_executors() -> None:
     assert again.__dict__ == writer.__dict__
 
 
-def test_what_is_given_up_is_told_with_what_cannot_be_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unsupported_guarantee_is_reported_with_its_consequence(caplog: pytest.LogCaptureFixture) -> None:
     writer = sink.stream_writer(GIVEN, schema(value=StringType()), overwrite=False)
 
-    writer.abort([sink.Written(40, 400), None, sink.Written(2, 20)], 7)
+    writer.abort([sink.WriteResult(40, 400), None, sink.WriteResult(2, 20)], 7)
 
-    assert "batch 7 was given up: 42 records of 2 tasks (420 bytes)" in caplog.text
+    assert "batch 7 was aborted: 42 records of 2 tasks (420 bytes)" in caplog.text
     assert "stay there" in caplog.text

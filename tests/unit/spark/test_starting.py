@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.spark import await_begin, starting
+from holdfast.spark import await_started, starting
 
 
 class Query:
@@ -40,25 +40,25 @@ def moved_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waits_as_long_as_spark_makes_the_sources() -> None:
     query: Any = Query("Initializing StreamExecution", "Initializing sources", "Waiting for next trigger")
 
-    assert await_begin(query)
+    assert await_started(query)
     assert query.looks == 3
 
 
 def test_a_query_that_has_begun_is_not_waited_for() -> None:
     query: Any = Query("Processing new data")
 
-    assert await_begin(query)
+    assert await_started(query)
     assert query.looks == 1
 
 
 def test_a_query_that_has_ended_is_not_waited_for() -> None:
     query: Any = Query("Initializing sources", active=False)
 
-    assert await_begin(query)
+    assert await_started(query)
 
 
 def test_says_that_it_has_not_begun_in_time() -> None:
     query: Any = Query("Initializing sources")
 
-    assert not await_begin(query, timeout_s=1.0)
-    assert query.looks == pytest.approx(1.0 / starting.LOOK_S, abs=2)
+    assert not await_started(query, timeout_s=1.0)
+    assert query.looks == pytest.approx(1.0 / starting.POLL_INTERVAL_S, abs=2)

@@ -33,7 +33,7 @@ def test_an_output_above_the_limit_is_refused(codec: Codec) -> None:
 
 
 def test_what_was_never_packed_has_no_limit() -> None:
-    """It is the batch itself: whoever has it has held all of it already, and could store it."""
+    """It is the batch itself, which its sender has already held."""
     assert bytes(decompress(Codec.NONE, b"plain", 4)) == b"plain"
 
 

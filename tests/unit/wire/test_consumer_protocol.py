@@ -52,7 +52,7 @@ ASSIGNMENT_BODY = OWNED + "00000001 09"
 # -- bytes ------------------------------------------------------------------------------------------------------------
 
 
-def test_222_topics_and_partitions_are_sorted_when_written() -> None:
+def test_topics_and_partitions_are_sorted_when_written() -> None:
     owned = [TopicPartitions("t", [1]), TopicPartitions("s", [3]), TopicPartitions("t", [0])]
     subscription = Subscription(["b", "a"], None, owned, 7, "r")
 
@@ -63,13 +63,13 @@ def test_222_topics_and_partitions_are_sorted_when_written() -> None:
     assert subscription == Subscription(["b", "a"], None, owned, 7, "r"), "what the caller holds stays as it was"
 
 
-def test_222_assignments_are_sorted_too() -> None:
+def test_assignments_are_sorted_too() -> None:
     assignment = Assignment([TopicPartitions("t", [1]), TopicPartitions("t", [0])], b"\x09")
 
     assert encode_assignment(assignment) == bytes.fromhex("0003" + ASSIGNMENT_BODY)
 
 
-def test_222_the_order_is_javas() -> None:
+def test_the_order_is_javas() -> None:
     # U+1F600 is D83D DE00 in UTF-16, before U+FF5E; by code point it comes after.
     assert subscribed_topics(encode_subscription(Subscription(["～", "😀"]))) == ["😀", "～"]
 
@@ -89,7 +89,7 @@ def test_what_old_versions_lack_is_read_as_none() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 0x7FFF])
-def test_224_a_later_version_is_read_as_v3_and_what_it_adds_is_left_alone(version: int) -> None:
+def test_a_later_version_is_read_as_v3_and_what_it_adds_is_left_alone(version: int) -> None:
     prefix = version.to_bytes(2, "big")
     subscription = prefix + bytes.fromhex(SUBSCRIPTION_BYTES[3])[2:] + b"more"
     assignment = prefix + bytes.fromhex(ASSIGNMENT_BODY) + b"more"
@@ -99,7 +99,7 @@ def test_224_a_later_version_is_read_as_v3_and_what_it_adds_is_left_alone(versio
 
 
 @pytest.mark.parametrize(("user_data", "written"), [(None, "ffffffff"), (b"", "00000000"), (b"\x01", "00000001 01")])
-def test_225_no_user_data_is_not_the_same_as_empty_user_data(user_data: bytes | None, written: str) -> None:
+def test_no_user_data_is_not_the_same_as_empty_user_data(user_data: bytes | None, written: str) -> None:
     encoded = bytes.fromhex("000000000000" + written)
 
     assert encode_subscription(Subscription([], user_data), 0) == encoded
@@ -123,7 +123,7 @@ def test_a_negative_generation_is_none() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_227_assignments_of_all_versions_look_the_same(version: int) -> None:
+def test_assignments_of_all_versions_look_the_same(version: int) -> None:
     encoded = version.to_bytes(2, "big") + bytes.fromhex(ASSIGNMENT_BODY)
 
     assert encode_assignment(ASSIGNMENT, version) == encoded
@@ -145,7 +145,7 @@ def test_the_writer_of_many_assignments_writes_the_same(
 
 
 @pytest.mark.parametrize("partitions", [{"t": [2**31]}, {"x" * 40_000: [0]}])
-def test_what_has_no_place_in_an_assignment_is_refused(partitions: dict[str, list[int]]) -> None:
+def test_invalid_contents_of_an_assignment_are_refused(partitions: dict[str, list[int]]) -> None:
     with pytest.raises(WireError):
         AssignmentWriter().write(partitions)
 
@@ -175,7 +175,7 @@ def test_the_coordinator_reads_the_topics_before_anything_it_cannot_read(prefix:
     "metadata",
     [b"", b"\x00", b"\x00\x00", b"\x00\x03\x00\x00", b"not the consumer protocol", bytes.fromhex("0000 ffffffff")],
 )
-def test_the_coordinator_tells_unreadable_topics_from_none(metadata: bytes) -> None:
+def test_unreadable_topics_are_distinguished_from_no_topics(metadata: bytes) -> None:
     with pytest.raises(WireError):
         subscribed_topics(metadata)
 
@@ -309,7 +309,7 @@ def test_a_subscription_v1_without_owned_partitions_owns_nothing() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_228_a_buffer_cut_short_anywhere_is_refused(version: int) -> None:
+def test_a_buffer_cut_short_anywhere_is_refused(version: int) -> None:
     subscription, assignment = encode_subscription(SUBSCRIPTION, version), encode_assignment(ASSIGNMENT, version)
 
     without_owned = len(encode_subscription(SUBSCRIPTION, 0))

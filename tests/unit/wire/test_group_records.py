@@ -23,11 +23,11 @@ from holdfast.wire.group_records import (
     GroupRecordValue,
     HighestGenerationKey,
     HighestGenerationValue,
-    LeftOut,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
     RegisteredMember,
+    UnassignedTopic,
     decode_record,
     encode_key,
     encode_value,
@@ -110,7 +110,7 @@ WRITTEN: list[tuple[GroupRecordKey, GroupRecordValue]] = [
     (GROUP_KEY, group(1000, 3000, "a")),
     (GENERATION_KEY, GENERATION),
     (HighestGenerationKey(), HighestGenerationValue(41)),
-    (ExtensionsKey("g"), ExtensionsValue(2, -1, [RegisteredMember("a", 9)], 28, 1, ["a-1"], [LeftOut("t", 4)])),
+    (ExtensionsKey("g"), ExtensionsValue(2, -1, [RegisteredMember("a", 9)], 28, 1, ["a-1"], [UnassignedTopic("t", 4)])),
 ]
 """One record of each kind."""
 
@@ -123,18 +123,18 @@ def kind(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("written", "value"), OFFSET_VALUES.values(), ids=OFFSET_VALUES)
-def test_216_offset_values_of_all_versions_are_read(written: str, value: OffsetCommitValue) -> None:
+def test_offset_values_of_all_versions_are_read(written: str, value: OffsetCommitValue) -> None:
     assert decode_record(OFFSET_KEY_BYTES, bytes.fromhex(written)) == (OFFSET_KEY, value)
 
 
 @pytest.mark.parametrize(("written", "value"), GROUP_VALUES.values(), ids=GROUP_VALUES)
-def test_216_group_values_of_all_versions_are_read(written: str, value: GroupMetadataValue) -> None:
+def test_group_values_of_all_versions_are_read(written: str, value: GroupMetadataValue) -> None:
     assert decode_record(GROUP_KEY_BYTES, bytes.fromhex(written)) == (GROUP_KEY, value)
 
 
 @pytest.mark.parametrize("key", [OFFSET_KEY_BYTES, GROUP_KEY_BYTES], ids=["offset", "group"])
 @pytest.mark.parametrize("version", [5, 0x7FFF, -1])
-def test_216_a_value_of_an_unknown_version_is_an_error(key: bytes, version: int) -> None:
+def test_a_value_of_an_unknown_version_is_an_error(key: bytes, version: int) -> None:
     value = version.to_bytes(2, "big", signed=True) + bytes(100)
 
     with pytest.raises(WireError, match=f"no version {version}"):
@@ -142,7 +142,7 @@ def test_216_a_value_of_an_unknown_version_is_an_error(key: bytes, version: int)
 
 
 @pytest.mark.parametrize("version", [3, 23, 9999, 10_003, 0x7FFF, -1])
-def test_216_an_unknown_kind_of_key_is_skipped_whatever_its_record_holds(version: int) -> None:
+def test_an_unknown_kind_of_key_is_skipped_whatever_its_record_holds(version: int) -> None:
     key = version.to_bytes(2, "big", signed=True)
 
     assert decode_record(key + b"\x00\x01g", b"\x00\x09 anything") is None
@@ -155,21 +155,21 @@ def test_the_offset_key_of_the_oldest_brokers_means_the_same() -> None:
     assert decode_record(oldest, None) == (OFFSET_KEY, None)
 
 
-def test_221_an_offset_is_written_with_key_v1_and_value_v3() -> None:
+def test_an_offset_is_written_with_key_v1_and_value_v3() -> None:
     written, value = OFFSET_VALUES["v3"]
 
     assert encode_key(OFFSET_KEY) == OFFSET_KEY_BYTES
     assert encode_value(value) == bytes.fromhex(written)
 
 
-def test_221_a_group_is_written_with_key_v2_and_value_v3() -> None:
+def test_a_group_is_written_with_key_v2_and_value_v3() -> None:
     for case in ("v3", "v3 of a dynamic member", "v3 of an empty group"):
         written, value = GROUP_VALUES[case]
         assert encode_value(value) == bytes.fromhex(written)
     assert encode_key(GROUP_KEY) == GROUP_KEY_BYTES
 
 
-def test_221_an_offset_that_expires_is_written_as_v1_which_alone_can_say_so() -> None:
+def test_an_offset_that_expires_is_written_as_v1_which_alone_can_say_so() -> None:
     written, value = OFFSET_VALUES["v1"]
     value_with_more = OffsetCommitValue(5, 2, "m", 1000, expire_timestamp=2000, topic_id=TOPIC_ID)
 
@@ -227,12 +227,12 @@ def test_the_bytes_of_what_a_group_has_beyond_kafka() -> None:
     """Version 0 holds all but the partitions that were left out, and is written where there are none: what was written
     before there was version 1 is read, and an ordinary group's record is as it was."""
     key, kept = bytes.fromhex("27120001 67"), "00000002 ffffffff 00000000 0000001c 00000001 00000001 0003 612d31"
-    plain, left_out = ExtensionsValue(2, -1, [], 28, 1, ["a-1"]), [LeftOut("t", 4)]
+    plain, left_out = ExtensionsValue(2, -1, [], 28, 1, ["a-1"]), [UnassignedTopic("t", 4)]
     v0, v1 = bytes.fromhex("0000" + kept), bytes.fromhex("0001" + kept + "00000001 0001 74 00000004")
 
     assert (encode_key(ExtensionsKey("g")), encode_value(plain)) == (key, v0)
     assert decode_record(key, v0) == (ExtensionsKey("g"), plain)
-    plain.left_out = left_out
+    plain.unassigned_on_purpose = left_out
     assert encode_value(plain) == v1
     assert decode_record(key, v1) == (ExtensionsKey("g"), plain)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from holdfast.log.inspection import at_once
+from holdfast.log.inspection import run_to_completion
 from holdfast.wire.apis.api_versions import ApiVersionsResponse
 from holdfast.wire.apis.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.wire.apis.offset_commit import (
@@ -83,10 +83,10 @@ def test_in_slices_the_same_is_encoded_and_decoded(cls: Any, version: int) -> No
     encoded = b"".join([*taken, *parts])
 
     assert encoded == encode(value, version)
-    assert at_once(sliced_decoder(cls, version)(encoded, 0)) == (value, len(encoded))
+    assert run_to_completion(sliced_decoder(cls, version)(encoded, 0)) == (value, len(encoded))
 
 
-def test_in_slices_there_is_a_place_to_pause_at_each_element() -> None:
+def test_decoding_in_slices_can_pause_at_each_element() -> None:
     value = MetadataRequest([MetadataRequestTopic(name=str(number)) for number in range(100)])
 
     assert sum(1 for _ in sliced_encoder(MetadataRequest, 9)(value, [])) > 100
@@ -95,7 +95,7 @@ def test_in_slices_there_is_a_place_to_pause_at_each_element() -> None:
 
 def test_in_slices_malformed_input_ends_in_a_wire_error() -> None:
     with pytest.raises(WireError, match="length 5 past the end"):
-        at_once(sliced_decoder(MetadataRequest, 4)(b"\x00\x00\x00\x01\x00\x05ab", 0))
+        run_to_completion(sliced_decoder(MetadataRequest, 4)(b"\x00\x00\x00\x01\x00\x05ab", 0))
 
 
 @pytest.mark.parametrize(("cls", "version"), CASES, ids=case_id)

@@ -1,4 +1,4 @@
-"""`holdfast groups`: who is in which group, how far behind, why it rebalanced; and an operator's levers."""
+"""`holdfast groups`: members, lag, history and administration of consumer groups."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from holdfast.cli.groups import (
     delete,
     describe,
     history,
-    listing,
+    list_groups,
     remove_members,
     reset_offsets,
     watch,
 )
-from holdfast.cli.parsing import add_family
+from holdfast.cli.parsing import add_command_group
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
 
 
 def add_command(commands: Commands) -> None:
-    family = add_family(commands, "groups", "see and mend consumer groups")
+    family = add_command_group(commands, "groups", "show and manage consumer groups")
     of_members = (add_members, cancel_registration, remove_members)
-    for command in (listing, describe, delete, *of_members, configure, reset_offsets, history, watch):
+    for command in (list_groups, describe, delete, *of_members, configure, reset_offsets, history, watch):
         command.add_command(family)

@@ -1,12 +1,13 @@
-"""`holdfast groups add-members`: announce static members, so that they come in with one rebalance (KIP-469)."""
+"""`holdfast groups add-members`: register static members before they join, so that one rebalance adds all of them
+(KIP-469)."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.connection import add_connection_options, open_admin
-from holdfast.cli.errors import say
+from holdfast.cli.connection_options import add_connection_options, open_admin
+from holdfast.cli.errors import print_to_stderr
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.parsing import CommaList, whole_number
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from holdfast.client.descriptions import Registered
 
 _WAIT_MS: Final = 300_000
-"""As the client's own default; `--help` need not wait for the client to be loaded."""
+"""The client's default, repeated here so that `--help` does not have to load the client."""
 _DETAILS: Final = """\
-Start the members after it. Each that comes waits in the group while the others work on; when the last one is
-there, or the wait is over, one rebalance takes all of them in. The group need not exist yet. Needs a Holdfast;
-Apache Kafka cannot."""
+Start the members afterwards. Each one waits in the group as a standby while the others keep working; when the last
+one has joined, or the wait has expired, one rebalance admits them all. The group does not have to exist yet.
+Requires a Holdfast broker; Apache Kafka does not support registration."""
 
 
 def add_command(commands: Commands) -> None:
@@ -30,7 +31,7 @@ def add_command(commands: Commands) -> None:
         commands,
         "add-members",
         run,
-        "announce static members that are about to join, so that it costs one rebalance",
+        "register static members that are about to join, so that they cost one rebalance",
         [
             "holdfast groups add-members --bootstrap-server 127.0.0.1:9092 --group orders "
             "--instance-ids orders-3,orders-4",
@@ -47,14 +48,14 @@ def add_command(commands: Commands) -> None:
         metavar="ID,…",
         action=CommaList,
         required=True,
-        help="instance ids of the members to come, separated by commas; may be repeated",
+        help="instance ids of the members, separated by commas; may be repeated",
     )
     parser.add_argument(
         "--wait-ms",
         metavar="MS",
         type=whole_number(1),
         default=_WAIT_MS,
-        help=f"how long to wait for the last of them (default: {_WAIT_MS})",
+        help=f"how long to wait for the last member (default: {_WAIT_MS})",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         print_table(("INSTANCE-ID", "RESULT"), [(one.instance_id, _result(one)) for one in results])
     failed = [one for one in results if one.error is not None]
     if failed:
-        say(options.prog, f"{len(failed)} of {len(results)} members were not registered")
+        print_to_stderr(options.prog, f"{len(failed)} of {len(results)} members were not registered")
     return EXIT_FAILED if failed else EXIT_OK
 
 

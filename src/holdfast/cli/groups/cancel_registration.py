@@ -1,12 +1,12 @@
-"""`holdfast groups cancel-registration`: announced members do not come after all."""
+"""`holdfast groups cancel-registration`: stop waiting for registered members (KIP-469)."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from holdfast.cli.connection import add_connection_options, open_admin
-from holdfast.cli.errors import say
+from holdfast.cli.connection_options import add_connection_options, open_admin
+from holdfast.cli.errors import print_to_stderr
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.parsing import CommaList
@@ -23,13 +23,13 @@ def add_command(commands: Commands) -> None:
         commands,
         "cancel-registration",
         run,
-        "no longer wait for members that were announced",
+        "stop waiting for registered members",
         [
             "holdfast groups cancel-registration --bootstrap-server 127.0.0.1:9092 --group orders "
             "--instance-ids orders-4",
             "holdfast groups cancel-registration --bootstrap-server 127.0.0.1:9092 --group orders",
         ],
-        "Needs a Holdfast; Apache Kafka cannot.",
+        "Requires a Holdfast broker; Apache Kafka does not support registration.",
         needs="READ on the group",
     )
     parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
@@ -38,7 +38,7 @@ def add_command(commands: Commands) -> None:
         "--group-instance-ids",
         metavar="ID,…",
         action=CommaList,
-        help="their instance ids, separated by commas; may be repeated (default: all that are expected)",
+        help="their instance ids, separated by commas; may be repeated (default: all expected members)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
@@ -53,10 +53,10 @@ def run(options: argparse.Namespace) -> int:
     elif results:
         print_table(("INSTANCE-ID", "RESULT"), [(one.instance_id, _outcome(one.error)) for one in results])
     else:
-        say(options.prog, f"nobody is expected in group {options.group!r}: there was nothing to cancel")
+        print_to_stderr(options.prog, f"group {options.group!r} expects no registered members: nothing to cancel")
     failed = [one for one in results if one.error is not None]
     if failed:
-        say(options.prog, f"{len(failed)} of {len(results)} registrations were not cancelled")
+        print_to_stderr(options.prog, f"{len(failed)} of {len(results)} registrations were not cancelled")
     return EXIT_FAILED if failed else EXIT_OK
 
 

@@ -1,12 +1,11 @@
-"""`holdfast groups configure`: how many members work, how soon a standby takes over; and whatever else can be set on a
-group."""
+"""`holdfast groups configure`: set the target group size, the delay of a takeover, and other configs of a group."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.connection_options import add_connection_options, open_admin
 from holdfast.cli.errors import UsageError
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json, print_table
@@ -28,15 +27,15 @@ def add_command(commands: Commands) -> None:
         commands,
         "configure",
         run,
-        "show or change the configs of a group: how many members work, how soon a standby takes over",
+        "show or change the configs of a group: target size, standby takeover",
         [
             "holdfast groups configure --bootstrap-server 127.0.0.1:9092 --group orders",
             "holdfast groups configure --bootstrap-server 127.0.0.1:9092 --group orders --target-size 4 "
             "--standby-takeover-ms 5000",
             "holdfast groups configure --bootstrap-server 127.0.0.1:9092 --group orders --unset standby.takeover.ms",
         ],
-        "Without a change it shows what is. The group need not exist yet. Standbys need a Holdfast; on Apache Kafka\n"
-        "--set and --unset take its own group configs.",
+        "Without a change, the command shows the current configs. The group does not have to exist yet. Standbys\n"
+        "require a Holdfast broker; on Apache Kafka, --set and --unset take Kafka's group configs.",
         needs="DESCRIBE and DESCRIBE_CONFIGS on the group, and ALTER_CONFIGS to change them",
     )
     parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
@@ -44,14 +43,14 @@ def add_command(commands: Commands) -> None:
         "--target-size",
         metavar="N",
         type=whole_number(0),
-        help=f"so many members work, the others are standbys; 0: all work ({_TARGET_SIZE})",
+        help=f"number of active members; further members are standbys; 0: no limit ({_TARGET_SIZE})",
     )
     parser.add_argument(
         "--standby-takeover-ms",
         metavar="MS",
         type=whole_number(1),
-        help="a standby takes over so long after a member's connection closed, and need not wait for the end of its "
-        f"session ({_STANDBY_TAKEOVER})",
+        help="a standby takes over this many milliseconds after a member's connection closes, without waiting for the "
+        f"session to expire ({_STANDBY_TAKEOVER})",
     )
     parser.add_argument(
         "--set",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.connection_options import add_connection_options, open_admin
 from holdfast.cli.groups.selection import add_group_options
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.results import print_results

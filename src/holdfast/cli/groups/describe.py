@@ -1,4 +1,4 @@
-"""`holdfast groups describe`: offsets, members or state, with the columns that kafka-consumer-groups made a habit."""
+"""`holdfast groups describe`: offsets, members or state, with the columns of kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.connection import add_connection_options, open_admin
-from holdfast.cli.errors import CommandFailed, say, told
+from holdfast.cli.connection_options import add_connection_options, open_admin
+from holdfast.cli.errors import CommandFailed, describe_error, print_to_stderr
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
-from holdfast.cli.groups.selection import add_group_options, chosen_groups, existing
+from holdfast.cli.groups.selection import add_group_options, chosen_groups, describe_existing
 from holdfast.cli.groups.views import (
     MEMBER_COLUMNS,
     OFFSET_COLUMNS,
@@ -50,11 +50,11 @@ def add_command(commands: Commands) -> None:
     add_group_options(parser, every=True)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--offsets", action="store_true", help="offsets and lag by partition (this is the default)")
-    what.add_argument("--members", action="store_true", help="members with their seats and roles")
+    what.add_argument("--members", action="store_true", help="members with instance ids and roles")
     what.add_argument(
         "--state", action="store_true", help="coordinator, strategy, state, standbys, the latest rebalance"
     )
-    parser.add_argument("--verbose", action="store_true", help="with --members: what each was assigned")
+    parser.add_argument("--verbose", action="store_true", help="with --members: the assignment of each member")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
 
@@ -74,16 +74,16 @@ def run(options: argparse.Namespace) -> int:
 def _described(
     options: argparse.Namespace, admin: Admin, group_ids: Sequence[str]
 ) -> tuple[list[GroupDescription], bool]:
-    """Those that are there; of the others it is said why not."""
+    """The groups that exist; prints an error for each of the others."""
     from holdfast.client.errors import GroupError
 
     found: list[GroupDescription] = []
     failed = False
     for group_id in group_ids:
         try:
-            found.append(existing(admin, group_id))
+            found.append(describe_existing(admin, group_id))
         except (CommandFailed, GroupError) as error:
-            say(options.prog, told(options, error))
+            print_to_stderr(options.prog, describe_error(options, error))
             failed = True
     return found, failed
 
@@ -109,7 +109,7 @@ def _print(
         return
     for number, group in enumerate(groups):
         if not group.members:
-            say(options.prog, f"group {group.group_id!r} has no members; its state is {group.state}")
+            print_to_stderr(options.prog, f"group {group.group_id!r} has no members; its state is {group.state}")
         header, rows = _table(options, admin, group)
         if rows:
             if number:

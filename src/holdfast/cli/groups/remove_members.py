@@ -1,14 +1,14 @@
-"""`holdfast groups remove-members`: give up the seats of members that will not come back (KIP-345)."""
+"""`holdfast groups remove-members`: remove static or dynamic members from a group (KIP-345)."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.connection import add_connection_options, open_admin
-from holdfast.cli.errors import CommandFailed, UsageError, say
+from holdfast.cli.connection_options import add_connection_options, open_admin
+from holdfast.cli.errors import CommandFailed, UsageError, print_to_stderr
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_OK
-from holdfast.cli.groups.selection import existing
+from holdfast.cli.groups.selection import describe_existing
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.parsing import CommaList
 from holdfast.cli.parsing import add_command as add
@@ -28,14 +28,14 @@ def add_command(commands: Commands) -> None:
         commands,
         "remove-members",
         run,
-        "give up the seats of members that will not come back, in one rebalance",
+        "remove members that will not come back, in one rebalance",
         [
             "holdfast groups remove-members --bootstrap-server 127.0.0.1:9092 --group orders "
             "--instance-ids orders-3,orders-4",
             "holdfast groups remove-members --bootstrap-server 127.0.0.1:9092 --group orders "
             "--instance-prefix orders-eu- --reason 'moved to another region'",
         ],
-        "A member that still runs comes back at once: stop it first.",
+        "A member that is still running rejoins at once. Stop it first.",
     )
     parser.add_argument("--group", "--group-id", metavar="GROUP", required=True, help="the group")
     parser.add_argument(
@@ -49,13 +49,13 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--instance-prefix",
         metavar="PREFIX",
-        help="all static members whose instance id is this, or begins with it and goes on after a separator: app-1 "
-        "means app-1 and app-1-0, but not app-10",
+        help="all static members whose instance id equals PREFIX, or starts with it and a separator: app-1 "
+        "matches app-1 and app-1-0, but not app-10",
     )
     parser.add_argument(
         "--member-ids", metavar="ID,…", action=CommaList, default=[], help="member ids, separated by commas"
     )
-    parser.add_argument("--reason", default=_REASON, help="why; the broker's log and ledger keep it")
+    parser.add_argument("--reason", default=_REASON, help="the reason, for the broker's log and ledger")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
 
@@ -72,23 +72,23 @@ def run(options: argparse.Namespace) -> int:
         print_table(("INSTANCE-ID", "CONSUMER-ID", "RESULT"), rows)
     failed = [one for one in removals if one.error is not None]
     if failed:
-        say(options.prog, f"{len(failed)} of {len(removals)} members were not removed")
+        print_to_stderr(options.prog, f"{len(failed)} of {len(removals)} members were not removed")
     return EXIT_FAILED if failed else EXIT_OK
 
 
 def _removals(options: argparse.Namespace, admin: Admin) -> list[Removal]:
-    """Raises for what concerns the group as a whole; a coordinator would only call every member of it unknown."""
+    """Raises errors of the whole group. The coordinator would only report every member as unknown."""
     from holdfast.client.errors import HoldfastError
     from holdfast.wire.error_codes import ErrorCode
 
     try:
-        group = existing(admin, options.group)
+        group = describe_existing(admin, options.group)
         instance_ids = list(dict.fromkeys(options.instance_ids))
         if options.instance_prefix:
-            seats = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
-            matching = [one for one in seats if begins_with(one, options.instance_prefix) and one not in instance_ids]
+            known = [one.group_instance_id for one in group.members if one.group_instance_id is not None]
+            matching = [one for one in known if begins_with(one, options.instance_prefix) and one not in instance_ids]
             if not (matching or instance_ids or options.member_ids):
-                raise CommandFailed(_nobody(options.group, options.instance_prefix, seats))
+                raise CommandFailed(_no_match(options.group, options.instance_prefix, known))
             instance_ids += matching
         return admin.remove_members(
             options.group,
@@ -106,19 +106,19 @@ def _removals(options: argparse.Namespace, admin: Admin) -> list[Removal]:
 
 
 def begins_with(instance_id: str, prefix: str) -> bool:
-    """Whether the prefix ends where a part of the id ends: `app-1` is no prefix of `app-10`."""
+    """Whether the prefix ends at the end of a part of the id: `app-1` is not a prefix of `app-10`."""
     left = instance_id.removeprefix(prefix)
     if left == instance_id:
         return False
     return not left or not (left[0].isalnum() and prefix[-1].isalnum())
 
 
-def _nobody(group: str, prefix: str, seats: list[str]) -> str:
-    said = f"group {group!r} has no static member whose instance id begins with {prefix!r}"
-    longer = sorted(one for one in seats if one.startswith(prefix))
+def _no_match(group: str, prefix: str, known: list[str]) -> str:
+    message = f"group {group!r} has no static member whose instance id begins with {prefix!r}"
+    longer = sorted(one for one in known if one.startswith(prefix))
     if longer:
-        said += f" and ends there or goes on after a separator ({longer[0]!r} does not); see --instance-ids"
-    return said
+        message += f" and ends there or goes on after a separator ({longer[0]!r} does not); see --instance-ids"
+    return message
 
 
 def _identity(removal: Removal) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""`holdfast groups reset-offsets`: begin elsewhere. Shows what would change, unless it is told to do it."""
+"""`holdfast groups reset-offsets`: change a group's committed offsets. A dry run unless --execute is given."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli.connection import add_connection_options, open_admin
-from holdfast.cli.errors import CommandFailed, say
+from holdfast.cli.connection_options import add_connection_options, open_admin
+from holdfast.cli.errors import CommandFailed, print_to_stderr
 from holdfast.cli.exit_codes import EXIT_OK
-from holdfast.cli.moments import ago, datetime_option, duration_option
 from holdfast.cli.output import print_json, print_table
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import whole_number
+from holdfast.cli.times import ago, datetime_option, duration_option
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
-    from holdfast.client.descriptions import OffsetReset, TopicPartition
+    from holdfast.client.descriptions import OffsetReset
+    from holdfast.types import TopicPartition
 
 _WITHOUT_MEMBERS: Final = ("Empty", "Dead")
 
@@ -28,13 +29,13 @@ def add_command(commands: Commands) -> None:
         commands,
         "reset-offsets",
         run,
-        "have a group begin elsewhere; a dry run unless --execute is given",
+        "change the committed offsets of a group; a dry run unless --execute is given",
         [
             "holdfast groups reset-offsets --bootstrap-server 127.0.0.1:9092 --group orders --all-topics --to-earliest",
             "holdfast groups reset-offsets --bootstrap-server 127.0.0.1:9092 --group orders --topic orders:0,1 "
             "--by-duration 2h --execute",
         ],
-        "The group must have no members. New offsets never lie outside of what the partitions have.",
+        "The group must have no members. New offsets are limited to the range that the partitions have.",
         needs="READ on the group and the topics",
     )
     parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
@@ -46,24 +47,29 @@ def add_command(commands: Commands) -> None:
         type=_topic_option,
         help="a topic, or some partitions of it; may be repeated",
     )
-    which.add_argument("--all-topics", action="store_true", help="every topic that the group has committed to")
+    which.add_argument("--all-topics", action="store_true", help="every topic with committed offsets")
     _add_targets(parser.add_mutually_exclusive_group(required=True))
     doing = parser.add_mutually_exclusive_group()
-    doing.add_argument("--execute", action="store_true", help="do it")
-    doing.add_argument("--dry-run", action="store_true", help="only show it (this is the default)")
+    doing.add_argument("--execute", action="store_true", help="commit the new offsets")
+    doing.add_argument("--dry-run", action="store_true", help="only show the new offsets (this is the default)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
 
 
 def _add_targets(where: argparse._MutuallyExclusiveGroup) -> None:
-    where.add_argument("--to-earliest", action="store_true", help="the first record that is there")
+    where.add_argument("--to-earliest", action="store_true", help="the first available record")
     where.add_argument("--to-latest", action="store_true", help="after the last record")
     where.add_argument("--to-offset", metavar="N", type=whole_number(), help="this offset")
-    where.add_argument("--shift-by", metavar="N", type=int, help="so many records later; earlier if negative")
+    where.add_argument("--shift-by", metavar="N", type=int, help="N records later; earlier if negative")
     where.add_argument(
         "--to-datetime", metavar="TIME", type=datetime_option, help="the first record since, e.g. 2026-05-31T08:30:00Z"
     )
-    where.add_argument("--by-duration", metavar="SPAN", type=duration_option, help="so long ago, e.g. 2h or P1DT12H")
+    where.add_argument(
+        "--by-duration",
+        metavar="SPAN",
+        type=duration_option,
+        help="the first record since this long ago, e.g. 2h or P1DT12H",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,11 +80,11 @@ def run(options: argparse.Namespace) -> int:
             busy = f"group {options.group!r} has members (its state is {state}): stop them before its offsets change"
             if options.execute:
                 raise CommandFailed(busy)
-            say(options.prog, busy)
+            print_to_stderr(options.prog, busy)
         resets = admin.reset_offsets(options.group, topics, dry_run=not options.execute, **_target(options))
     _print(options, resets)
     if not options.execute:
-        say(options.prog, "nothing was changed: this was a dry run; add --execute to do it")
+        print_to_stderr(options.prog, "nothing was changed: this was a dry run; add --execute to do it")
     return EXIT_OK
 
 
@@ -114,7 +120,7 @@ def _print(options: argparse.Namespace, resets: Mapping[TopicPartition, OffsetRe
 
 
 def _topic_option(text: str) -> TopicChoice:
-    """`orders` is all of it, `orders:0,1` two partitions. A topic's name has no colon."""
+    """`orders` means all partitions, `orders:0,1` two of them. A topic's name has no colon."""
     name, colon, listed = text.partition(":")
     numbers = listed.split(",") if colon else []
     if not name or not all(number.isdecimal() for number in numbers):

@@ -1,4 +1,4 @@
-"""What each member is to its group. Only Holdfast tells; of a group on Apache Kafka nobody has a role."""
+"""The roles of members in their group. Only Holdfast reports them; on Apache Kafka no member has one."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class Role(StrEnum):
     LEADER = "leader"
     ACTIVE = "active"
     STANDBY = "standby"
-    """It is in the group without a share, until a place is free."""
+    """In the group without an assignment, until there is a vacancy."""
     ARRIVED = "arrived"
-    """It was announced, has come, and waits for the others without a share."""
+    """Registered, has joined, and waits for the other registered members without an assignment."""
     EXPECTED = "expected"
-    """It was announced and is not there."""
+    """Registered, and has not joined."""
 
 
 def roles(group: GroupDescription) -> dict[str, Role]:
     """By member id."""
     if group.extensions is None:
         return {}
-    announced = {one.instance_id: _role(one) for one in group.extensions.expected}
+    registered = {one.instance_id: _role(one) for one in group.extensions.expected}
     found: dict[str, Role] = {}
     for member in group.members:
-        if member.group_instance_id in announced:
-            # One that came and hung up is expected again, though its seat is still there.
-            found[member.member_id] = announced[member.group_instance_id]
-        elif member.is_waiting:
+        if member.group_instance_id in registered:
+            # A member that joined and disconnected is expected again, although it is still a member.
+            found[member.member_id] = registered[member.group_instance_id]
+        elif member.is_standby:
             found[member.member_id] = Role.STANDBY
         else:
             leads = member.member_id == group.extensions.leader
@@ -39,17 +39,17 @@ def roles(group: GroupDescription) -> dict[str, Role]:
     return found
 
 
-def _role(announced: ExpectedMember) -> Role:
-    return Role.ARRIVED if announced.arrived else Role.EXPECTED
+def _role(registered: ExpectedMember) -> Role:
+    return Role.ARRIVED if registered.arrived else Role.EXPECTED
 
 
 def expected(group: GroupDescription) -> Sequence[ExpectedMember]:
-    """Those who were announced, arrived or not."""
+    """The registered members, arrived or not."""
     return () if group.extensions is None else group.extensions.expected
 
 
-def to_come(group: GroupDescription) -> dict[str, Role]:
-    """By instance id, those who were announced and are no members yet."""
+def not_yet_members(group: GroupDescription) -> dict[str, Role]:
+    """By instance id, the registered members that have not joined yet."""
     members = {member.group_instance_id for member in group.members}
     return {one.instance_id: _role(one) for one in expected(group) if one.instance_id not in members}
 

@@ -1,4 +1,4 @@
-"""Which groups a command is about, and whether they are there."""
+"""The groups that a command is about, and whether they exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.client.admin import Admin
     from holdfast.client.descriptions import GroupDescription
 
-GONE: Final = "Dead"
+DEAD: Final = "Dead"
 _NEWER_TYPES: Final = ("consumer", "share", "streams")
 
 
@@ -29,10 +29,10 @@ def chosen_groups(options: argparse.Namespace, admin: Admin) -> list[str]:
     return list(dict.fromkeys(options.group))
 
 
-def existing(admin: Admin, group_id: str) -> GroupDescription:
-    """The group, or a sentence that says why it cannot be described."""
+def describe_existing(admin: Admin, group_id: str) -> GroupDescription:
+    """The group. Raises CommandFailed if it does not exist or cannot be described."""
     described = admin.describe_group(group_id)
-    if described.state != GONE:
+    if described.state != DEAD:
         return described
     kinds = {one.group_id: one.group_type.lower() for one in admin.list_groups()}
     kind = kinds.get(group_id)

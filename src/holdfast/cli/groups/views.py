@@ -1,14 +1,14 @@
-"""A group as rows of a table and as JSON. The first columns are kafka-consumer-groups' own, so that habits and scripts
-hold; ours come after them."""
+"""A group as rows of a table and as JSON. The first columns are those of kafka-consumer-groups, so that scripts keep
+working; Holdfast's follow them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli.groups.roles import arrived_count, roles, standby_count, to_come
-from holdfast.cli.moments import moment
+from holdfast.cli.groups.roles import arrived_count, not_yet_members, roles, standby_count
 from holdfast.cli.output import Cell
+from holdfast.cli.times import format_time
 from holdfast.wire.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ STATE_COLUMNS: Final = (
 
 
 def offset_rows(group: GroupDescription, lags: Sequence[PartitionLag]) -> list[Sequence[Cell]]:
-    """One for every partition and owner of it, and one for every member that has nothing."""
+    """A row for each partition and owner, and one for each member without partitions."""
     rows: list[Sequence[Cell]] = []
     for one in lags:
         offsets = (group.group_id, one.topic, one.partition, one.committed, one.end, one.lag)
@@ -72,7 +72,7 @@ def _who(member: MemberDescription | None) -> tuple[Cell, Cell, Cell, Cell]:
 
 
 def member_rows(group: GroupDescription) -> list[Sequence[Cell]]:
-    """One for every member, and one for every announced one that is no member yet."""
+    """A row for each member, and one for each registered member that has not joined yet."""
     has = roles(group)
     rows: list[Sequence[Cell]] = [
         (
@@ -87,7 +87,9 @@ def member_rows(group: GroupDescription) -> list[Sequence[Cell]]:
         )
         for member in group.members
     ]
-    return rows + [(group.group_id, None, name, None, None, None, role, None) for name, role in to_come(group).items()]
+    return rows + [
+        (group.group_id, None, name, None, None, None, role, None) for name, role in not_yet_members(group).items()
+    ]
 
 
 def partition_count(group: GroupDescription, member: MemberDescription) -> int | None:
@@ -114,7 +116,7 @@ def state_row(group: GroupDescription, last: LastRebalance | None) -> Sequence[C
         len(group.members),
         _generation(group, last),
         *_extension_cells(group),
-        None if last is None or last.at_ms is None else moment(last.at_ms),
+        None if last is None or last.at_ms is None else format_time(last.at_ms),
         None if last is None else cause_text(last),
     )
 
@@ -184,7 +186,7 @@ def offsets_json(lags: Sequence[PartitionLag]) -> list[dict[str, Any]]:
 
 
 def expected_json(group: GroupDescription) -> list[dict[str, Any]] | None:
-    """None on a server that is no Holdfast."""
+    """None if the server is not Holdfast."""
     if group.extensions is None:
         return None
     return [
@@ -204,7 +206,7 @@ def state_json(group: GroupDescription, last: LastRebalance | None) -> dict[str,
         "expected": expected_json(group),
         "target_size": None if found is None else found.target_size,
         "standby_takeover_ms": None if found is None else found.standby_takeover_ms,
-        "open_places": None if found is None else found.open_places,
+        "vacancies": None if found is None else found.vacancies,
         "last_rebalance": None if last is None or last.at_ms is None else _rebalance_json(last),
     }
 
@@ -213,9 +215,10 @@ def _rebalance_json(last: LastRebalance) -> dict[str, Any]:
     return {
         "at_ms": last.at_ms,
         "cause": last.cause,
+        "cause_code": last.cause_code,
         "member": last.member,
         "reason": last.reason,
-        "stood_still_ms": last.stood_still_ms,
+        "unassigned_ms": last.unassigned_ms,
     }
 
 

@@ -1,4 +1,4 @@
-"""`holdfast groups watch`: a group as it changes. A terminal shows it whole again and again; a pipe gets a line for
+"""`holdfast groups watch`: follow a group. On a terminal the whole group is redrawn; to a pipe, one line is printed for
 each change."""
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.connection_options import add_connection_options, open_admin
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.groups.history import COLUMNS as EVENT_COLUMNS
 from holdfast.cli.groups.history import event_json, event_row, who
-from holdfast.cli.groups.roles import Role, arrived_count, expected, roles, standby_count, to_come
+from holdfast.cli.groups.roles import Role, arrived_count, expected, not_yet_members, roles, standby_count
 from holdfast.cli.groups.views import MEMBER_COLUMNS, assignment_text, member_rows
-from holdfast.cli.moments import ago, moment
-from holdfast.cli.output import is_terminal, print_json_line, shown, table_lines
+from holdfast.cli.output import is_terminal, print_json_line, printable, table_lines
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import seconds
+from holdfast.cli.times import ago, format_time
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _INTERVAL_S: Final = 2.0
 _EVENTS_SHOWN: Final = 10
 _RECENTLY: Final = timedelta(hours=1)
-"""What happened since then is shown from the start."""
+"""The maximum age of the events that are shown at the start."""
 _ROLE_TEXTS: Final = {
     Role.STANDBY: "is a standby",
     Role.ARRIVED: "has arrived and waits for the others",
@@ -50,8 +50,8 @@ def add_command(commands: Commands) -> None:
             "holdfast groups watch --bootstrap-server 127.0.0.1:9092 --group orders",
             "holdfast groups watch --bootstrap-server 127.0.0.1:9092 --group orders --json | jq .change",
         ],
-        "At a terminal the group is shown whole; elsewhere each change is a line. A group that is not there yet is\n"
-        "waited for.",
+        "On a terminal the whole group is shown; otherwise each change is a line. If the group does not exist yet,\n"
+        "the command waits for it.",
     )
     parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
     parser.add_argument(
@@ -59,7 +59,7 @@ def add_command(commands: Commands) -> None:
         metavar="SECONDS",
         type=seconds,
         default=_INTERVAL_S,
-        help=f"how often to look (default: {_INTERVAL_S:g})",
+        help=f"how often to refresh (default: {_INTERVAL_S:g})",
     )
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each change")
     add_connection_options(parser)
@@ -79,21 +79,21 @@ def run(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What of a group is worth a line when it changes."""
+    """The properties of a group whose changes are printed."""
 
     state: str
     members: Mapping[str, str]
-    """By instance id, or else member id: what each was assigned. A static member that restarts stays the same."""
-    waiting: Mapping[str, Role] = field(default_factory=dict)
-    """Who has no share by Holdfast's own rules, and who was announced and is no member yet."""
+    """Assignments, by instance id or else member id. A static member that restarts keeps its entry."""
+    not_active: Mapping[str, Role] = field(default_factory=dict)
+    """Standbys, and registered members that have not joined yet."""
 
     @classmethod
     def of(cls, group: GroupDescription) -> Snapshot:
         has = roles(group)
-        waiting = to_come(group) | {
+        not_active = not_yet_members(group) | {
             _name(one): has[one.member_id] for one in group.members if has.get(one.member_id) in _ROLE_TEXTS
         }
-        return cls(group.state, {_name(one): assignment_text(one) for one in group.members}, waiting)
+        return cls(group.state, {_name(one): assignment_text(one) for one in group.members}, not_active)
 
 
 def _name(member: MemberDescription) -> str:
@@ -101,38 +101,40 @@ def _name(member: MemberDescription) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObservedChange:
     kind: str
     sentence: str
     details: Mapping[str, Any]
 
 
-def changes(before: Snapshot | None, after: Snapshot) -> Iterator[Change]:
-    """What is different, members before the state that comes of them. Of a group that is new everything is."""
+def changes(before: Snapshot | None, after: Snapshot) -> Iterator[ObservedChange]:
+    """The differences, members before the state. Of a new group everything is different."""
     known = {} if before is None else before.members
     for name in known.keys() - after.members.keys():
-        yield Change("left", f"{name} left", {"member": name})
+        yield ObservedChange("left", f"{name} left", {"member": name})
     for name, assignment in after.members.items():
         if name not in known:
-            yield Change("joined", f"{name} joined", {"member": name})
+            yield ObservedChange("joined", f"{name} joined", {"member": name})
         if known.get(name, "") != assignment:
             has = assignment or "nothing"
-            yield Change("assigned", f"{name} has {has}", {"member": name, "assignment": assignment})
-    yield from _role_changes({} if before is None else before.waiting, after)
+            yield ObservedChange("assigned", f"{name} has {has}", {"member": name, "assignment": assignment})
+    yield from _role_changes({} if before is None else before.not_active, after)
     if before is None or (before.state, len(before.members)) != (after.state, len(after.members)):
         count = len(after.members)
-        yield Change("state", f"{after.state}, {_members(count)}", {"state": after.state, "member_count": count})
+        yield ObservedChange(
+            "state", f"{after.state}, {_members(count)}", {"state": after.state, "member_count": count}
+        )
 
 
-def _role_changes(before: Mapping[str, Role], after: Snapshot) -> Iterator[Change]:
-    for name, role in after.waiting.items():
+def _role_changes(before: Mapping[str, Role], after: Snapshot) -> Iterator[ObservedChange]:
+    for name, role in after.not_active.items():
         if before.get(name) is not role:
-            yield Change("role", f"{name} {_ROLE_TEXTS[role]}", {"member": name, "role": str(role)})
-    for name in [one for one in before if one not in after.waiting]:
+            yield ObservedChange("role", f"{name} {_ROLE_TEXTS[role]}", {"member": name, "role": str(role)})
+    for name in [one for one in before if one not in after.not_active]:
         if name in after.members:
-            yield Change("role", f"{name} takes part", {"member": name, "role": str(Role.ACTIVE)})
+            yield ObservedChange("role", f"{name} is active", {"member": name, "role": str(Role.ACTIVE)})
         elif before[name] is not Role.STANDBY:
-            yield Change("role", f"{name} is expected no longer", {"member": name, "role": None})
+            yield ObservedChange("role", f"{name} is expected no longer", {"member": name, "role": None})
 
 
 def _members(count: int) -> str:
@@ -141,21 +143,21 @@ def _members(count: int) -> str:
 
 def _watch_lines(options: argparse.Namespace, admin: Admin) -> None:
     before: Snapshot | None = None
-    for group, events in _looks(options, admin):
+    for group, events in _poll_group(options, admin):
         for event in events:
-            told = {"kind": event.kind, "cause": event.cause, "event": event_json(event)}
-            _print(options, event.at_ms, Change("event", _event_text(event), told))
+            details = {"kind": event.kind, "cause": event.cause, "event": event_json(event)}
+            _print(options, event.at_ms, ObservedChange("event", _event_text(event), details))
         after = Snapshot.of(group)
         for change in changes(before, after):
             _print(options, int(time.time() * 1000), change)
         before = after
 
 
-def _print(options: argparse.Namespace, at_ms: int, change: Change) -> None:
+def _print(options: argparse.Namespace, at_ms: int, change: ObservedChange) -> None:
     if options.json:
         print_json_line({"at_ms": at_ms, "group_id": options.group, "change": change.kind, **change.details})
     else:
-        print(f"{moment(at_ms)}  {shown(options.group)}  {shown(change.sentence)}", flush=True)
+        print(f"{format_time(at_ms)}  {printable(options.group)}  {printable(change.sentence)}", flush=True)
 
 
 def _event_text(event: HistoryEvent) -> str:
@@ -165,12 +167,12 @@ def _event_text(event: HistoryEvent) -> str:
     return f"generation {event.generation}{epoch}, {event.kind}{why}{f' ({behind})' if behind else ''}"
 
 
-# -- the whole of it ---------------------------------------------------------------------------------------------------
+# -- the whole group ---------------------------------------------------------------------------------------------------
 
 
 def _watch_screen(options: argparse.Namespace, admin: Admin) -> None:
     latest = {event.offset: event for event in _recent(options, admin)}
-    for group, events in _looks(options, admin):
+    for group, events in _poll_group(options, admin):
         latest |= {event.offset: event for event in events}
         latest = dict(sorted(latest.items())[-_EVENTS_SHOWN:])
         lines = screen(group, admin.lag(options.group), latest.values(), options.interval)
@@ -181,9 +183,9 @@ def screen(
     group: GroupDescription, lags: Iterable[PartitionLag], events: Iterable[HistoryEvent], interval_s: float
 ) -> list[str]:
     lag = sum(one.lag or 0 for one in lags)
-    now = moment(int(time.time() * 1000))
+    now = format_time(int(time.time() * 1000))
     lines = [
-        f"{shown(group.group_id)}: {group.state}, {_members(len(group.members))}{_waiting(group)}, lag {lag:,}"
+        f"{printable(group.group_id)}: {group.state}, {_members(len(group.members))}{_standby_text(group)}, lag {lag:,}"
         f"   ({now}, every {interval_s:g} s; Ctrl-C ends)"
     ]
     for columns, rows in (
@@ -195,19 +197,19 @@ def screen(
     return lines
 
 
-def _waiting(group: GroupDescription) -> str:
-    """Who has no share, where there is anybody."""
-    standbys, announced = standby_count(group), len(expected(group))
+def _standby_text(group: GroupDescription) -> str:
+    """How many standbys and expected members there are, if any."""
+    standbys, registered = standby_count(group), len(expected(group))
     of_them = f" ({standbys} standby{'' if standbys == 1 else 's'})" if standbys else ""
-    besides = f", {announced} expected ({arrived_count(group)} arrived)" if announced else ""
+    besides = f", {registered} expected ({arrived_count(group)} arrived)" if registered else ""
     return f"{of_them}{besides}"
 
 
-# -- looking -----------------------------------------------------------------------------------------------------------
+# -- polling -----------------------------------------------------------------------------------------------------------
 
 
-def _looks(options: argparse.Namespace, admin: Admin) -> Iterator[tuple[GroupDescription, list[HistoryEvent]]]:
-    """The group every so often, at once when its ledger has news, and that news."""
+def _poll_group(options: argparse.Namespace, admin: Admin) -> Iterator[tuple[GroupDescription, list[HistoryEvent]]]:
+    """The group and its new events: once per interval, and at once when the ledger has an event."""
     following: Iterator[list[HistoryEvent]] | None = None
     events: list[HistoryEvent] = []
     while True:
@@ -229,7 +231,7 @@ def _recent(options: argparse.Namespace, admin: Admin) -> list[HistoryEvent]:
 
 
 def _following(options: argparse.Namespace, admin: Admin) -> Iterator[list[HistoryEvent]] | None:
-    """None on Apache Kafka, and on a Holdfast that no group has told anything yet."""
+    """None on Apache Kafka, and on a Holdfast whose ledger does not exist yet."""
     from holdfast.client.errors import TopicError
 
     with contextlib.suppress(TopicError):

@@ -1,17 +1,17 @@
-"""`holdfast pipeline`: Spark queries that stay right when partitions move."""
+"""`holdfast pipeline`: Spark queries that stay correct when partitions move."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.parsing import add_family
-from holdfast.cli.pipeline import enrich, enrich_show, forensics, land, land_compact
+from holdfast.cli.parsing import add_command_group
+from holdfast.cli.pipeline import aggregate, aggregate_show, forensics, land, land_compact
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
 
 
 def add_command(commands: Commands) -> None:
-    family = add_family(commands, "pipeline", "run Spark queries that stay right when partitions move")
-    for command in (land, land_compact, enrich, enrich_show, forensics):
+    family = add_command_group(commands, "pipeline", "run Spark pipelines that stay correct when partitions move")
+    for command in (land, land_compact, aggregate, aggregate_show, forensics):
         command.add_command(family)

@@ -1,4 +1,4 @@
-"""`holdfast pipeline forensics`: what happened to groups, what it cost, and what would have saved it."""
+"""`holdfast pipeline forensics`: what the rebalances of groups cost, and which of them were avoidable."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.cli.connection import add_connection_options, client_settings
+from holdfast.cli.connection_options import add_connection_options, client_settings
 from holdfast.cli.exit_codes import EXIT_OK
-from holdfast.cli.moments import moment, since_option
-from holdfast.cli.output import Cell, print_json, print_table, shown
+from holdfast.cli.output import Cell, print_json, print_table, printable
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import seconds, whole_number
-from holdfast.cli.pipeline.spark import add_spark_options, session
+from holdfast.cli.pipeline.spark_session import add_spark_options, session
+from holdfast.cli.times import format_time, since_option
 from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
     from holdfast.spark.pipelines.forensics.report import Report
-    from holdfast.spark.pipelines.forensics.rules import Rules
+    from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
 
 COLUMNS: Final = (
     "GROUP",
     "REBALANCES",
-    "STOOD-STILL-MS",
+    "UNASSIGNED-MS",
     "PARTITION-MS",
     "MOVED",
     "FLAPPING",
@@ -34,7 +34,7 @@ COLUMNS: Final = (
     "STANDBY-SAVES",
     "SINCE",
 )
-_MOST_ON_SCREEN: Final = 20
+_MAX_ON_SCREEN: Final = 20
 _SHORT: Final = 40
 
 
@@ -43,56 +43,62 @@ def add_command(commands: Commands) -> None:
         commands,
         "forensics",
         run,
-        "find out what rebalances cost, and what would have saved it",
+        "report what rebalances cost, and which of them were avoidable",
         [
             "holdfast pipeline forensics --bootstrap-server 127.0.0.1:9092 --out report",
             "holdfast pipeline forensics --bootstrap-server 127.0.0.1:9092 --group orders --since 1d --out report",
         ],
-        "Reads __group_ledger and __consumer_offsets, of Holdfast or (offsets alone) of Apache Kafka, and joins no\n"
+        "Reads __group_ledger and __consumer_offsets of Holdfast, or __consumer_offsets of Apache Kafka, and joins no\n"
         "group. Writes tables (Parquet), a page with a timeline of owners (HTML) and figures (JSON).",
         packages=SPARK,
     )
-    parser.add_argument("--out", metavar="DIRECTORY", required=True, help="for the report; an earlier one is replaced")
+    parser.add_argument(
+        "--out", metavar="DIRECTORY", required=True, help="directory for the report; an earlier report is replaced"
+    )
     parser.add_argument(
         "--group", metavar="GROUP", action="append", default=[], help="only this group; may be repeated"
     )
     parser.add_argument(
-        "--since", metavar="WHEN", type=since_option, help="only from then on: 2h (ago), or 2026-05-31T08:30:00Z"
+        "--since", metavar="WHEN", type=since_option, help="only since then: 2h (ago), or 2026-05-31T08:30:00Z"
     )
-    parser.add_argument("--until", metavar="WHEN", type=since_option, help="only up to then")
+    parser.add_argument("--until", metavar="WHEN", type=since_option, help="only until then")
     parser.add_argument(
         "--source",
         choices=("auto", "ledger", "offsets"),
         default="auto",
-        help="what to read (default: auto, whichever of the two topics there are)",
+        help="the topics to read (default: auto, those of the two that exist)",
     )
-    _add_rules(parser)
+    _add_thresholds(parser)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_spark_options(parser)
     add_connection_options(parser, timeout=False)
 
 
-def _add_rules(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what counts")
+def _add_thresholds(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("thresholds")
     group.add_argument(
-        "--flap-times", metavar="N", type=whole_number(1), default=3, help="a member flaps that went more often"
+        "--flap-times",
+        metavar="N",
+        type=whole_number(1),
+        default=3,
+        help="a member is flapping if it left more often than this",
     )
     group.add_argument(
-        "--flap-within", metavar="SECONDS", type=seconds, default=600.0, help="than that within this time (3 in 600)"
+        "--flap-within", metavar="SECONDS", type=seconds, default=600.0, help="within this time (3 in 600)"
     )
     group.add_argument(
         "--scale-up-within",
         metavar="SECONDS",
         type=seconds,
         default=60.0,
-        help="members that join within this time after each other could have been announced together (60)",
+        help="members that joined within this time of each other could have been registered together (60)",
     )
     group.add_argument(
         "--takeover-ms",
         metavar="MS",
         type=whole_number(1),
         default=10_000,
-        help="standby.takeover.ms of the standby that there might have been (10000)",
+        help="standby.takeover.ms of a hypothetical standby (10000)",
     )
 
 
@@ -102,7 +108,9 @@ def run(options: argparse.Namespace) -> int:
     with session(options) as spark:
         from holdfast.spark.pipelines import forensics
 
-        report = forensics(spark, options.out, source, options.group, source=options.source, rules=_rules(options))
+        report = forensics(
+            spark, options.out, source, options.group, source=options.source, thresholds=_thresholds(options)
+        )
     if options.json:
         print_json(report.to_json())
     else:
@@ -111,16 +119,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace, source: Mapping[str, Any]) -> None:
-    """Before Spark is started: what is wrong is told at once."""
+    """Before Spark is started, so that a mistake is reported at once."""
     from holdfast.spark.pipelines.forensics.job import check
 
-    check(options.out, source, options.source, _rules(options))
+    check(options.out, source, options.source, _thresholds(options))
 
 
-def _rules(options: argparse.Namespace) -> Rules:
-    from holdfast.spark.pipelines.forensics.rules import Rules
+def _thresholds(options: argparse.Namespace) -> ForensicsThresholds:
+    from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
 
-    return Rules(
+    return ForensicsThresholds(
         since_ms=options.since,
         until_ms=options.until,
         flap_times=options.flap_times,
@@ -131,29 +139,31 @@ def _rules(options: argparse.Namespace) -> Rules:
 
 
 def _print(report: Report) -> None:
-    print_table(COLUMNS, [_row(row) for row in report.shown[:_MOST_ON_SCREEN]])
-    for row in report.shown[:_MOST_ON_SCREEN]:
+    from holdfast.spark.pipelines.forensics.inferred_causes import summary
+
+    print_table(COLUMNS, [_row(row) for row in report.shown[:_MAX_ON_SCREEN]])
+    for row in report.shown[:_MAX_ON_SCREEN]:
         if row["causes"]:
-            causes = ", ".join(f"{count} × {cause}" for cause, count in row["causes"].items())
-            print(f"{shown(row['group_id'][:_SHORT])}: {shown(causes)}")
-    left = report.groups - _MOST_ON_SCREEN
+            causes = ", ".join(f"{count} × {summary(code)}" for code, count in row["causes"].items())
+            print(f"{printable(row['group_id'][:_SHORT])}: {printable(causes)}")
+    left = report.groups - _MAX_ON_SCREEN
     if left > 0:
         print(f"and {left:,} more groups")
     for note in report.notes:
-        print(shown(note))
+        print(printable(note))
     print(f"tables, timeline.html and report.json are in {report.path}")
 
 
 def _row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
-    from holdfast.spark.pipelines.forensics.facts import nameable_ms
+    from holdfast.spark.pipelines.forensics.records import clamp_to_dates
 
     least = "≥" if row["is_lower_bound"] else ""
-    stood: Cell = f"≥{row['stood_still_ms']}" if least else row["stood_still_ms"]
+    unassigned: Cell = f"≥{row['unassigned_ms']}" if least else row["unassigned_ms"]
     partition: Cell = f"≥{row['partition_ms']}" if least else row["partition_ms"]
     return (
         row["group_id"][:_SHORT],
         row["rebalances"],
-        stood,
+        unassigned,
         partition,
         row["moved"],
         row["flapping"],
@@ -162,5 +172,5 @@ def _row(row: Mapping[str, Any]) -> tuple[Cell, ...]:
         row["static_rebalances"],
         row["registration_rebalances"],
         row["standby_rebalances"],
-        moment(nameable_ms(row["history_begins_ms"])),
+        format_time(clamp_to_dates(row["history_begins_ms"])),
     )

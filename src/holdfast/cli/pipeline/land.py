@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from holdfast.cli.client_log import saying_warnings
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json_line
 from holdfast.cli.parsing import add_command as add
-from holdfast.cli.pipeline.query import add_query_options, checked_source, trigger, until_it_ends
-from holdfast.cli.pipeline.spark import session
-from holdfast.cli.stopping import Stopping
+from holdfast.cli.pipeline.query_options import add_query_options, run_until_stopped, trigger, validated_source_options
+from holdfast.cli.pipeline.spark_session import session
+from holdfast.cli.signals import GracefulStop
+from holdfast.cli.stdio import warnings_to_stderr
 from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
-    from holdfast.spark.pipelines.land.query import Batch
+    from holdfast.spark.pipelines.land.land_query import LandBatch
 
 
 def add_command(commands: Commands) -> None:
@@ -24,35 +24,35 @@ def add_command(commands: Commands) -> None:
         commands,
         "land",
         run,
-        "land topics as Parquet files, each record once",
+        "write topics to Parquet files, each record once",
         [
             "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders --group lake --instance-id lake-1 "
             "--path lake",
             "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders,returns --group lake --path lake "
             "--once",
         ],
-        "Several of them share the topics through the group and write to the same table; each record stands in it\n"
-        "once, whoever is killed. Ctrl-C or SIGTERM ends it when the batch in hand is landed.",
+        "Several processes can divide the topics among them through the group and write to the same table; it has\n"
+        "each record once, even if processes are killed. Ctrl-C or SIGTERM exits after the current batch.",
         packages=SPARK,
     )
     add_query_options(parser, "table", "land")
 
 
 def run(options: argparse.Namespace) -> int:
-    source = checked_source(options, "table")
-    with Stopping() as stopping, saying_warnings(options.prog), session(options) as spark:
+    source = validated_source_options(options, "table")
+    with GracefulStop() as stopping, warnings_to_stderr(options.prog), session(options) as spark:
         from holdfast.spark.pipelines import Land
 
-        def on_batch(batch: Batch) -> None:
+        def on_batch(batch: LandBatch) -> None:
             _print(options, batch)
 
         query = Land(spark, options.path, source, checkpoint=options.checkpoint, on_batch=on_batch)
         query.start(**trigger(options))
-        until_it_ends(query, stopping)
+        run_until_stopped(query, stopping)
     return EXIT_OK if stopping.exit_code is None else stopping.exit_code
 
 
-def _print(options: argparse.Namespace, batch: Batch) -> None:
+def _print(options: argparse.Namespace, batch: LandBatch) -> None:
     landed = batch.landed
     if options.json:
         print_json_line(

@@ -11,7 +11,7 @@ from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json
 from holdfast.cli.parsing import CommaList, seconds, whole_number
 from holdfast.cli.parsing import add_command as add
-from holdfast.cli.pipeline.spark import add_spark_options, session
+from holdfast.cli.pipeline.spark_session import add_spark_options, session
 from holdfast.extras import SPARK
 
 if TYPE_CHECKING:
@@ -25,26 +25,30 @@ def add_command(commands: Commands) -> None:
         commands,
         "land-compact",
         run,
-        "put the small files of landed topics together",
+        "merge the small files of landed topics",
         ["holdfast pipeline land-compact --path lake", "holdfast pipeline land-compact --path lake --topic orders"],
-        "Files of dates that are over become larger ones; what no manifest lists is deleted after the grace time.\n"
-        "Writers and readers may go on meanwhile.",
+        "Merges the files of past dates, and deletes files that no manifest lists after the grace period.\n"
+        "Writers and readers may run at the same time.",
         packages=SPARK,
     )
     parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the table")
-    parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="may be repeated (default: all)")
+    parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="the topic; may be repeated (default: all)")
     parser.add_argument(
-        "--before", metavar="DATE", type=_date, help="dates before this one are over (default: today, UTC)"
+        "--before", metavar="DATE", type=_date, help="merge only dates before this one (default: today, UTC)"
     )
     parser.add_argument(
-        "--target-mib", metavar="N", type=whole_number(1), default=128, help="how large files may get (default: 128)"
+        "--target-mib",
+        metavar="N",
+        type=whole_number(1),
+        default=128,
+        help="maximum size of a merged file (default: 128)",
     )
     parser.add_argument(
         "--grace",
         metavar="SECONDS",
         type=seconds,
         default=86_400.0,
-        help="how long replaced files stay for those who read them (default: 86400, a day)",
+        help="how long replaced files are kept for current readers (default: 86400, a day)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_spark_options(parser)
@@ -66,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(asdict(done))
     else:
         print(
-            f"{done.merged_files:,} files became {done.into_files:,}; {done.swept_files:,} that nobody needs were "
+            f"{done.merged_files:,} files became {done.into_files:,}; {done.swept_files:,} unlisted files were "
             f"deleted ({done.swept_bytes / _MIB:,.1f} MiB)"
         )
     return EXIT_OK

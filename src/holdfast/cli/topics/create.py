@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.connection_options import add_connection_options, open_admin
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import name_and_value, whole_number
 from holdfast.cli.results import print_results
@@ -29,17 +29,21 @@ def add_command(commands: Commands) -> None:
         needs="CREATE on the topic or the cluster",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", required=True, help="its name; may be repeated")
-    parser.add_argument("--partitions", metavar="N", type=whole_number(1), help="(default: the broker's)")
-    parser.add_argument("--replication-factor", metavar="N", type=whole_number(1), help="(default: the broker's)")
+    parser.add_argument(
+        "--partitions", metavar="N", type=whole_number(1), help="number of partitions (default: the broker's)"
+    )
+    parser.add_argument(
+        "--replication-factor", metavar="N", type=whole_number(1), help="replicas (default: the broker's)"
+    )
     parser.add_argument(
         "--config",
         metavar="NAME=VALUE",
         action="append",
         default=[],
         type=name_and_value,
-        help="a config of the topic, e.g. retention.ms=3600000; may be repeated",
+        help="a topic config, e.g. retention.ms=3600000; may be repeated",
     )
-    parser.add_argument("--if-not-exists", action="store_true", help="a topic that is there already is no failure")
+    parser.add_argument("--if-not-exists", action="store_true", help="ignore topics that exist already")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
 

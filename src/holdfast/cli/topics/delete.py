@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.connection_options import add_connection_options, open_admin
 from holdfast.cli.errors import CommandFailed, UsageError
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.progress import Progress
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from holdfast.client.admin import Admin
     from holdfast.client.errors import HoldfastError
 
-_AT_ONCE: Final = 50
-"""So many go into one request: few enough that the bar moves."""
+_BATCH_SIZE: Final = 50
+"""Topics per request: few enough that the progress bar moves."""
 
 
 def add_command(commands: Commands) -> None:
@@ -33,8 +33,10 @@ def add_command(commands: Commands) -> None:
         needs="DELETE on the topic",
     )
     parser.add_argument("--topic", metavar="TOPIC", action="append", default=[], help="its name; may be repeated")
-    parser.add_argument("--prefix", metavar="PREFIX", help="all topics whose name begins with this, internal ones not")
-    parser.add_argument("--if-exists", action="store_true", help="a topic that is not there is no failure")
+    parser.add_argument(
+        "--prefix", metavar="PREFIX", help="all topics whose name starts with PREFIX, except internal ones"
+    )
+    parser.add_argument("--if-exists", action="store_true", help="ignore topics that do not exist")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connection_options(parser)
 
@@ -44,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("name the topics: --topic or --prefix")
     results: dict[str, HoldfastError | None] = {}
     with open_admin(options) as admin:
-        wanted = _wanted(options, admin)
+        wanted = _topics_to_delete(options, admin)
         with Progress("topics deleted", len(wanted)) as progress:
-            for start in range(0, len(wanted), _AT_ONCE):
-                part = wanted[start : start + _AT_ONCE]
+            for start in range(0, len(wanted), _BATCH_SIZE):
+                part = wanted[start : start + _BATCH_SIZE]
                 results |= admin.delete_topics(part)
                 progress.step(len(part))
     if options.if_exists:
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     return print_results(options, "topic", "deleted" if not options.if_exists else "gone", results)
 
 
-def _wanted(options: argparse.Namespace, admin: Admin) -> list[str]:
+def _topics_to_delete(options: argparse.Namespace, admin: Admin) -> list[str]:
     wanted = dict.fromkeys(options.topic)
     if options.prefix:
         found = [one.name for one in admin.list_topics() if not one.internal and one.name.startswith(options.prefix)]

@@ -1,13 +1,13 @@
-"""`holdfast topics describe`: partitions with their leaders and offsets, and what was configured."""
+"""`holdfast topics describe`: partitions with their leaders and offsets, and configs."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.connection import add_connection_options, open_admin
+from holdfast.cli.connection_options import add_connection_options, open_admin
 from holdfast.cli.exit_codes import EXIT_OK
-from holdfast.cli.output import print_json, print_table, shown
+from holdfast.cli.output import print_json, print_table, printable
 from holdfast.cli.parsing import add_command as add
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ def run(options: argparse.Namespace) -> int:
 def _print(topic: TopicDescription) -> None:
     configs = ", ".join(f"{name}={value}" for name, value in sorted(topic.configs.items()))
     print(
-        f"{shown(topic.name)}: {len(topic.partitions)} partitions, replication factor {topic.replication_factor}, "
-        f"id {shown(topic.topic_id)}"
+        f"{printable(topic.name)}: {len(topic.partitions)} partitions, replication factor {topic.replication_factor}, "
+        f"id {printable(topic.topic_id)}"
     )
     if configs:
-        print(f"configs: {shown(configs)}")
+        print(f"configs: {printable(configs)}")
     rows = [
         (one.number, one.leader, _brokers(one.replicas), _brokers(one.in_sync), one.earliest, one.latest)
         for one in topic.partitions

@@ -1,4 +1,4 @@
-"""`holdfast users add`: a user, or a new password for one."""
+"""`holdfast users add`: add a user, or change a password."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.errors import CommandFailed, UsageError
 from holdfast.cli.exit_codes import EXIT_OK
-from holdfast.cli.output import shown
+from holdfast.cli.output import printable
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import whole_number
-from holdfast.cli.users.file import add_file_option, edit
+from holdfast.cli.users.users_file import add_file_option, edit
 
 if TYPE_CHECKING:
-    from holdfast.broker.security.users import Users
+    from holdfast.broker.authorization.users_file import Users
     from holdfast.cli.parsing import Commands
 
 _DETAILS = """\
-The password is asked for at the terminal, or read from the first line of stdin or of --password-file. Only salted
-hashes of it are stored. A file that is not there yet is made, for its owner only. Of a user who is there already the
-password is changed: whoever is connected with the old one is disconnected.
+The command prompts for the password on a terminal, or reads it from the first line of stdin or of --password-file.
+Only salted hashes of it are stored. If the users file does not exist, it is created and readable by its owner only.
+If the user exists, the password is changed, and clients that used the old one are disconnected.
 """
 
 
@@ -31,28 +31,33 @@ def add_command(commands: Commands) -> None:
         commands,
         "add",
         run,
-        "add a user, or give one a new password",
+        "add a user, or change a password",
         [
             "holdfast users add --file users.json --user alice",
             "holdfast users add --file users.json --user admin --super-user < password.txt",
         ],
         _DETAILS,
     )
-    parser.add_argument("--user", metavar="NAME", required=True, help="who logs in by that name is User:NAME in ACLs")
-    parser.add_argument("--password-file", metavar="FILE", type=Path, help="a file whose first line is the password")
-    parser.add_argument("--super-user", action="store_true", help="he may do everything")
     parser.add_argument(
-        "--iterations", metavar="N", type=whole_number(4096), help="of the hashes (default: 16384, Kafka's most)"
+        "--user", metavar="NAME", required=True, help="the user name; the principal in ACLs is User:NAME"
+    )
+    parser.add_argument("--password-file", metavar="FILE", type=Path, help="a file whose first line is the password")
+    parser.add_argument("--super-user", action="store_true", help="allow every operation")
+    parser.add_argument(
+        "--iterations",
+        metavar="N",
+        type=whole_number(4096),
+        help="iterations of the SCRAM hashes (default: 16384, Kafka's maximum)",
     )
     add_file_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    from holdfast.broker.security.scram import DEFAULT_ITERATIONS, MOST_ITERATIONS
+    from holdfast.broker.authorization.scram import DEFAULT_ITERATIONS, MAX_ITERATIONS
 
     iterations = options.iterations or DEFAULT_ITERATIONS
-    if iterations > MOST_ITERATIONS:
-        raise UsageError(f"--iterations {iterations} is more than {MOST_ITERATIONS}, which clients refuse")
+    if iterations > MAX_ITERATIONS:
+        raise UsageError(f"--iterations {iterations} is more than {MAX_ITERATIONS}, which clients refuse")
     password = _password(options)
     known: list[str] = []
 
@@ -64,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         return changed
 
     edit(options, change, create=True)
-    print(f"{shown(options.user)}: {'has a new password' if options.user in known else 'added'}")
+    print(f"{printable(options.user)}: {'has a new password' if options.user in known else 'added'}")
     return EXIT_OK
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.errors import CommandFailed
 from holdfast.cli.exit_codes import EXIT_OK
-from holdfast.cli.output import shown
+from holdfast.cli.output import printable
 from holdfast.cli.parsing import add_command as add
-from holdfast.cli.users.file import add_file_option, edit
+from holdfast.cli.users.users_file import add_file_option, edit
 
 if TYPE_CHECKING:
-    from holdfast.broker.security.users import Users
+    from holdfast.broker.authorization.users_file import Users
     from holdfast.cli.parsing import Commands
 
 
@@ -21,11 +21,11 @@ def add_command(commands: Commands) -> None:
         commands,
         "remove",
         run,
-        "remove users with all that was granted to them",
+        "remove users and their permissions",
         ["holdfast users remove --file users.json --user alice"],
-        "Whoever is connected as one of them is disconnected.",
+        "Their clients are disconnected.",
     )
-    parser.add_argument("--user", metavar="NAME", action="append", required=True, help="may be repeated")
+    parser.add_argument("--user", metavar="NAME", action="append", required=True, help="the user; may be repeated")
     add_file_option(parser)
 
 
@@ -39,5 +39,5 @@ def run(options: argparse.Namespace) -> int:
 
     edit(options, change)
     for name in options.user:
-        print(f"{shown(name)}: removed")
+        print(f"{printable(name)}: removed")
     return EXIT_OK

@@ -1,15 +1,15 @@
-"""Pipelines that stay right when partitions move: what they keep belongs to the partition, not to the query.
+"""Pipelines that stay correct when partitions move: their output belongs to the partition, not to the query.
 
-`query` is the streaming query around each of them, and `due` its one rule. What is kept of a partition is entered in
-`entries` on a `disk`.
+`pipeline_query` is the streaming query around each of them, and `dedup` the rule that makes a repeated batch harmless.
+The entries of a partition are `json_files`, created by `durable_files`.
 """
 
-from holdfast.spark.pipelines.enrich.query import Enrich
-from holdfast.spark.pipelines.enrich.reading import read_totals
+from holdfast.spark.pipelines.aggregate.aggregate_query import Aggregate
+from holdfast.spark.pipelines.aggregate.totals_reader import read_totals
 from holdfast.spark.pipelines.forensics.job import forensics
-from holdfast.spark.pipelines.forensics.rules import Rules as ForensicsRules
-from holdfast.spark.pipelines.land.compaction import compact
-from holdfast.spark.pipelines.land.query import Land
-from holdfast.spark.pipelines.land.reading import read_landed
+from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
+from holdfast.spark.pipelines.land.land_query import Land
+from holdfast.spark.pipelines.land.table_compaction import compact
+from holdfast.spark.pipelines.land.table_reader import read_landed
 
-__all__ = ["Enrich", "ForensicsRules", "Land", "compact", "forensics", "read_landed", "read_totals"]
+__all__ = ["Aggregate", "ForensicsThresholds", "Land", "compact", "forensics", "read_landed", "read_totals"]

@@ -1,4 +1,5 @@
-"""What can go wrong with what a pipeline keeps. None of it costs a record: what is entered stays, the rest follows."""
+"""Errors of a pipeline's table or state. None of them loses a record: committed entries stay, and the rest is processed
+later."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.client.errors import HoldfastError
-from holdfast.spark.log_ends import DataLoss
+from holdfast.spark.watermarks import DataLoss
 
 __all__ = ["Damaged", "DataLoss", "QueryFailed", "Stopped", "TooNew", "Unwritable"]
 
@@ -15,13 +16,13 @@ _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Damaged(HoldfastError):
-    """A file that cannot be what was written."""
+    """A damaged file."""
 
     FATAL = True
 
 
 class TooNew(HoldfastError):
-    """A file of a format that this version does not know."""
+    """A file of a format that this version does not support."""
 
     FATAL = True
 
@@ -33,7 +34,7 @@ class TooNew(HoldfastError):
 
 
 class Unwritable(HoldfastError):
-    """The file system said no."""
+    """The file system returned an error."""
 
     RETRIABLE = True
 
@@ -47,8 +48,8 @@ class Unwritable(HoldfastError):
 
 
 class QueryFailed(HoldfastError):
-    """Spark has ended the query; the message is what it said, without its stack."""
+    """Spark has ended the query; the message is Spark's, without the stack trace."""
 
 
 class Stopped(HoldfastError):
-    """The query is being stopped, and does not begin another batch."""
+    """The query is being stopped, and does not start another batch."""

@@ -1,6 +1,6 @@
-"""AddMembersToGroup (Holdfast's own, KIP-469): which static members are about to join a group.
+"""AddMembersToGroup (Holdfast's own, KIP-469): registers static members that are about to join a group.
 
-Its key in the reply to ApiVersions is also how a client learns that the broker knows Holdfast's tagged fields.
+Its key in the ApiVersions response also tells a client that the broker supports Holdfast's tagged fields.
 """
 
 from enum import IntEnum
@@ -14,12 +14,12 @@ DEFAULT_WAIT_MS: Final = 300_000
 
 
 class Registration(IntEnum):
-    """What became of one instance id, where there was no error."""
+    """The result for one instance id, if there was no error."""
 
     REGISTERED = 0
     ALREADY_MEMBER = 1
     RENEWED = 2
-    """It was registered already; from now on it is waited for as long as this request says."""
+    """It was already registered. The wait time of this request replaces the earlier one."""
 
 
 @request(ADD_MEMBERS_TO_GROUP)
@@ -35,7 +35,7 @@ class AddMembersToGroupResult:
     error_code: int = int16()
     error_message: str | None = string(nullable=0, default=None)
     outcome: int = int8()
-    """A `Registration`; of no meaning beside an error."""
+    """A `Registration`; ignored if there is an error."""
 
 
 @response(ADD_MEMBERS_TO_GROUP)

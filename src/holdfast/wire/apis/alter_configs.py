@@ -1,4 +1,4 @@
-"""AlterConfigs: replace the whole configuration of resources; what is not named returns to its default.
+"""AlterConfigs: replaces all configs of resources. Configs that are not named return to their defaults.
 
 v2 is the first flexible version. v1 changed no field.
 """

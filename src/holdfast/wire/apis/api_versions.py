@@ -1,8 +1,8 @@
-"""ApiVersions: a client's first request, which asks what APIs, and what versions of them, it may speak here.
+"""ApiVersions: the APIs and versions that a broker supports. It is a client's first request.
 
 v1 adds the throttle time, v3 the client's software name and version and the feature tags (KIP-584); v3 is the first
 flexible version. v4 has the layout of v3; from it on a feature may have the minimum version 0. The response's header
-never carries tags, whatever the version, because a client must be able to read a refusal of the version it asked for.
+never has tags in any version, because a client must be able to read the rejection of its version.
 """
 
 from holdfast.wire.fields import array, boolean, int16, int32, int64, string

@@ -1,4 +1,4 @@
-"""CancelRegistration (Holdfast's own): static members that were announced do not come after all."""
+"""CancelRegistration (Holdfast's own): registered static members are no longer expected."""
 
 from holdfast.wire.fields import array, int16, int32, string
 from holdfast.wire.message import Api, request, response, struct_type
@@ -10,7 +10,7 @@ CANCEL_REGISTRATION = Api(10_001, "CancelRegistration", versions=(0, 0), flexibl
 class CancelRegistrationRequest:
     group_id: str = string()
     group_instance_ids: list[str] | None = array(string(), nullable=0, default=None)
-    """Null: all that the group has."""
+    """Null means all of the group."""
 
 
 @struct_type

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: the one request of the newer group protocol (KIP-848), in which the broker assigns.
+"""ConsumerGroupHeartbeat: the request of the newer group protocol (KIP-848), in which the broker assigns partitions.
 
-Declared so that it can be refused by name. v1 adds the regular expression; both versions are flexible.
+Declared so that it can be rejected by name. v1 adds the regular expression; both versions are flexible.
 """
 
 from holdfast.wire.fields import array, int16, int32, string, struct, uuid

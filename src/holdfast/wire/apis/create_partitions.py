@@ -1,6 +1,6 @@
-"""CreatePartitions: give topics more partitions; the count is the new total.
+"""CreatePartitions: adds partitions to topics; the count is the new total.
 
-v2 is the first flexible version; v3 may refuse because of a quota (KIP-599). v1 changed no field.
+v2 is the first flexible version; v3 may reject the request because of a quota (KIP-599). v1 changed no field.
 """
 
 from holdfast.wire.fields import array, boolean, int16, int32, string

@@ -1,8 +1,8 @@
 """CreateTopics: create topics, or only check whether they could be created.
 
-The definitions start at v2. v4 takes -1 for the broker's default of partitions and replicas (KIP-464); v5 is the first
-flexible version and returns what was created, with its configuration (KIP-525). v6 may refuse because of a quota
-(KIP-599), v7 returns the topic's id (KIP-516). v3 changed no field.
+The definitions start at v2. v4 accepts -1 for the broker's default of partitions and replicas (KIP-464); v5 is the
+first flexible version and returns what was created, with its configuration (KIP-525). v6 may reject the request because
+of a quota (KIP-599), v7 returns the topic's id (KIP-516). v3 changed no field.
 """
 
 from holdfast.wire.fields import array, boolean, int8, int16, int32, string, uuid

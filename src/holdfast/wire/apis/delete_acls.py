@@ -1,4 +1,4 @@
-"""DeleteAcls: the access control lists that fit filters go. v2 is the first flexible version; v3 adds users."""
+"""DeleteAcls: deletes the access control lists that match filters. v2 is the first flexible version; v3 adds users."""
 
 from holdfast.wire.fields import array, int8, int16, int32, string
 from holdfast.wire.message import Api, request, response, struct_type

@@ -1,4 +1,5 @@
-"""DeleteRecords: raise the start of partitions, giving up the records before it. Offset -1 means all of them.
+"""DeleteRecords: advances the log start offset of partitions and deletes the records before it. Offset -1 means all of
+them.
 
 v2 is the first flexible version. v1 changed no field.
 """

@@ -1,4 +1,4 @@
-"""DescribeAcls: the access control lists that fit a filter. v2 is the first flexible version; v3 adds users."""
+"""DescribeAcls: the access control lists that match a filter. v2 is the first flexible version; v3 adds users."""
 
 from holdfast.wire.fields import array, int8, int16, int32, string
 from holdfast.wire.message import Api, request, response, struct_type

@@ -1,6 +1,6 @@
 """DescribeCluster: the brokers, the controller and the cluster's id (KIP-700).
 
-Flexible from the start. v1 can ask about controllers instead of brokers (KIP-919), v2 shows fenced brokers too
+Flexible from the start. v1 can request controllers instead of brokers (KIP-919), v2 also returns fenced brokers
 (KIP-1073).
 """
 

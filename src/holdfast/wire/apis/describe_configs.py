@@ -1,6 +1,6 @@
-"""DescribeConfigs: the configuration of topics, brokers, groups, and where each value comes from.
+"""DescribeConfigs: the configs of topics, brokers and groups, and the source of each value.
 
-The definitions start at v1, which tells a value's source and its synonyms (KIP-226). v3 adds type and documentation
+The definitions start at v1, which has a value's source and its synonyms (KIP-226). v3 adds type and documentation
 (KIP-569); v4 is the first flexible version. v2 changed no field.
 """
 

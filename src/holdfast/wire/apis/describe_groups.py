@@ -1,8 +1,8 @@
 """DescribeGroups: state, protocol and members of groups.
 
 v1 adds the throttle time, v3 authorized operations (KIP-430), v4 the members' instance ids (KIP-345); v5 is the first
-flexible version. v6 says that a group does not exist, where earlier versions show it as Dead (KIP-1043). v2 changed no
-field.
+flexible version. v6 returns an error for a group that does not exist, which earlier versions describe as Dead
+(KIP-1043). v2 changed no field.
 
 The tagged fields from 10000 on are Holdfast's own. A request has them only if the broker advertised key 10000, a
 response only if its request had one.
@@ -33,32 +33,32 @@ class DescribedGroupMember:
 
 @struct_type
 class ExpectedMember:
-    """A static member that was announced (AddMembersToGroup)."""
+    """A registered static member (AddMembersToGroup)."""
 
     group_instance_id: str = string()
     deadline_ms: int = int64()
-    """Until when it is waited for, in milliseconds of the wall clock."""
+    """When its registration expires, in milliseconds of the wall clock."""
     arrived: bool = boolean()
     """It is in the group and waits for the others."""
 
 
 @struct_type
 class GroupExtensions:
-    """What Holdfast knows of a group beyond Kafka."""
+    """Holdfast's additional state of a group."""
 
     generation_id: int = int32()
     assignment_epoch: int = int64()
     leader: str = string()
     settled: bool = boolean()
-    """Everybody has what is his, and nothing is on its way from one member to another."""
+    """Every member has its assignment, and no partition is moving from one member to another."""
     target_size: int = int32()
-    """Members past it are standbys; 0: nobody is."""
+    """Members beyond it are standbys; 0 if there is no target."""
     standby_takeover_ms: int = int32(default=-1)
-    waiting: list[str] = array(string())
-    """The ids of the members that have no share: standbys, and announced members that arrived before the others."""
+    standbys: list[str] = array(string())
+    """The ids of members without an assignment: standbys, and registered members that arrived before the others."""
     expected: list[ExpectedMember] = array(ExpectedMember)
-    open_places: int = int32()
-    """Places of members that went, which the standbys are called for."""
+    vacancies: int = int32()
+    """Assignments of lost members that standbys are asked to take over."""
 
 
 @struct_type

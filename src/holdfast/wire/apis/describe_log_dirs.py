@@ -1,7 +1,7 @@
-"""DescribeLogDirs: the directories that hold a broker's logs, and how much of them each partition takes (KIP-113).
+"""DescribeLogDirs: the directories of a broker's logs, and the size of each partition (KIP-113).
 
-Kafka 4 removed v0. v2 is the first flexible version, v3 adds an error for the whole request, v4 the size of the volume
-and what is left of it (KIP-827), v5 whether new partitions are kept out of the directory (KIP-1066).
+Kafka 4 removed v0. v2 is the first flexible version, v3 adds an error for the whole request, v4 the size and free space
+of the volume (KIP-827), v5 whether the directory is cordoned, so that it gets no new partitions (KIP-1066).
 """
 
 from holdfast.wire.fields import array, boolean, int16, int32, int64, string

@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent and transactional producers that a partition knows (KIP-664).
+"""DescribeProducers: the idempotent and transactional producers of a partition (KIP-664).
 
 Flexible from the start.
 """

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: topics by name, or all, a page at a time (KIP-966).
 
-There is v0 alone, and it is flexible. What Java's admin describes topics with, where a broker has it.
+The only version, v0, is flexible. Java's admin client uses this API to describe topics if the broker has it.
 """
 
 from holdfast.wire.fields import OPERATIONS_NOT_REQUESTED, array, boolean, int16, int32, string, struct, uuid
@@ -16,7 +16,7 @@ class TopicRequest:
 
 @struct_type
 class Cursor:
-    """Where a page begins: in the request, or the next one, in the response."""
+    """The start of the requested page, or in a response the start of the next one."""
 
     topic_name: str = string()
     partition_index: int = int32()

@@ -1,6 +1,6 @@
 """ElectLeaders: elect the preferred replica of partitions, or any that is alive (KIP-183).
 
-v1 adds the kind of election and an error for the whole request (KIP-460); v2 is the first flexible version.
+v1 adds the election type and an error for the whole request (KIP-460); v2 is the first flexible version.
 """
 
 from holdfast.wire.fields import array, int8, int16, int32, string

@@ -1,7 +1,7 @@
-"""FindCoordinator: which broker coordinates a group (key type 0), a transaction (1) or a share group's partition (2).
+"""FindCoordinator: the broker that coordinates a group (key type 0), a transaction (1) or share groups (2).
 
-v1 adds the key type, the throttle time and an error message; v3 is the first flexible version. v4 asks for many keys
-at once, each answered on its own (KIP-699), v6 knows share groups (KIP-932). v2 and v5 changed no field.
+v1 adds the key type, the throttle time and an error message; v3 is the first flexible version. v4 has several keys,
+each with its own result (KIP-699), v6 supports share groups (KIP-932). v2 and v5 changed no field.
 """
 
 from holdfast.wire.fields import array, int8, int16, int32, string

@@ -1,4 +1,5 @@
-"""IncrementalAlterConfigs: change single settings (KIP-339): 0 sets, 1 deletes, 2 appends to a list, 3 takes from it.
+"""IncrementalAlterConfigs: changes single configs (KIP-339): 0 sets, 1 deletes, 2 appends to a list, 3 subtracts from
+it.
 
 v1 is the first flexible version.
 """

@@ -1,6 +1,6 @@
 """InitProducerId: an idempotent or transactional producer gets its id and epoch.
 
-v2 is the first flexible version. v3 lets a producer keep its id and ask for a higher epoch (KIP-360). v1, v4 and v5
+v2 is the first flexible version. v3 lets a producer keep its id and request a higher epoch (KIP-360). v1, v4 and v5
 changed no field: v4 and v5 only allow further error codes. v6, two-phase commit, is not stable in Kafka 4.3 and
 therefore not defined here.
 """

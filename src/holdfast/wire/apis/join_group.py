@@ -1,9 +1,9 @@
-"""JoinGroup: become or remain a member, and learn the new generation once all members are in.
+"""JoinGroup: joins or rejoins a group. The response contains the new generation when all members have joined.
 
-v0 has one time-out for session and rebalance; v1 tells them apart. v2 adds the throttle time; from v4 on a newcomer is
-sent away once with the id to come back with (KIP-394). v5 adds the instance id (KIP-345); v6 is the first flexible
-version. v7 returns the protocol's type and may have a null name (KIP-559), v8 brings the member's reason for joining
-(KIP-800), v9 lets a returning leader keep the assignment there is (KIP-814). v3 changed no field.
+v0 has one timeout for session and rebalance, v1 has two. v2 adds the throttle time; from v4 on a new member first gets
+an error with the id to join with (KIP-394). v5 adds the instance id (KIP-345); v6 is the first flexible version. v7
+returns the protocol's type and may have a null name (KIP-559), v8 adds the member's reason for joining (KIP-800), v9
+lets a returning leader keep the current assignment (KIP-814). v3 changed no field.
 """
 
 from holdfast.wire.fields import array, blob, boolean, int16, int32, string

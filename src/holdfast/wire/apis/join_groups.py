@@ -1,10 +1,10 @@
 """JoinGroups (Holdfast's own): the members of one process join a group in one request.
 
-Each entry is what a JoinGroup v9 would be, and has the answer that it would have; the reply comes when all of them
-have theirs. Only the join is done together: SyncGroup, Heartbeat and the rest go over each member's own connection.
+Each entry has the fields of a JoinGroup v9 and gets the same response. The broker replies when all entries have their
+response. Only joins are combined: each member sends SyncGroup, Heartbeat and other requests on its own connection.
 
-An entry with neither a member id nor an instance id gets an id to come back with (KIP-394). Then nothing is done for
-the others of its request (REBALANCE_IN_PROGRESS): the whole batch is sent again, with the ids.
+An entry with neither a member id nor an instance id gets a member id to rejoin with (KIP-394). The other entries of the
+request then get REBALANCE_IN_PROGRESS, and the client sends the whole batch again with the ids.
 """
 
 from holdfast.wire.apis.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
@@ -13,7 +13,7 @@ from holdfast.wire.message import Api, request, response, struct_type
 
 JOIN_GROUPS = Api(10_002, "JoinGroups", versions=(0, 0), flexible=0)
 AS_JOIN_GROUP_VERSION = 9
-"""The version of JoinGroup that every entry speaks."""
+"""The version of JoinGroup that every entry has."""
 
 
 @struct_type

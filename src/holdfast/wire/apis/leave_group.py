@@ -1,7 +1,7 @@
-"""LeaveGroup: members say goodbye, or an administrator says it for them.
+"""LeaveGroup: members leave, or an administrator removes them.
 
-v1 adds the throttle time; v3 takes many members, each with its instance id and its own result (KIP-345); v4 is the
-first flexible version. v5 brings a reason per member (KIP-800). v2 changed no field.
+v1 adds the throttle time; v3 has several members, each with its instance id and its own result (KIP-345); v4 is the
+first flexible version. v5 adds a reason per member (KIP-800). v2 changed no field.
 """
 
 from holdfast.wire.fields import array, int16, int32, string

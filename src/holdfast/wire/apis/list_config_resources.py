@@ -1,7 +1,7 @@
-"""ListConfigResources: the names of everything that has configs, by type (KIP-1142).
+"""ListConfigResources: the names of all resources with configs, by type (KIP-1142).
 
-v0 is ListClientMetricsResources (KIP-714): it asks for no types, and all that it lists is client metrics. Flexible from
-the start.
+v0 is ListClientMetricsResources (KIP-714): the request has no types, and the response lists only client metrics.
+Flexible from the start.
 """
 
 from holdfast.wire.fields import array, int8, int16, int32, string

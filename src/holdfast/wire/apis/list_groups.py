@@ -1,7 +1,7 @@
 """ListGroups: the groups that this broker coordinates.
 
-v1 adds the throttle time; v3 is the first flexible version. v4 filters by state and shows it (KIP-518), v5 does the
-same for the group's type (KIP-848). v2 changed no field.
+v1 adds the throttle time; v3 is the first flexible version. v4 can filter by state and returns it (KIP-518), v5 does
+the same for the group's type (KIP-848). v2 changed no field.
 """
 
 from holdfast.wire.fields import array, int16, int32, string

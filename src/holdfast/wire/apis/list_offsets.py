@@ -1,9 +1,9 @@
-"""ListOffsets: the offset that belongs to a timestamp, or to the start or the end of a partition.
+"""ListOffsets: the offset of a timestamp, or of the start or the end of a partition.
 
-A negative timestamp is a question of its own: -1 the latest offset, -2 the earliest, -3 (from v7) that of the largest
-timestamp, -4 (v8) the earliest on local disk, -5 (v9) the last tiered, -6 (v11) the earliest not yet uploaded.
-v1, where the definitions start, returns a single offset. v2 adds the isolation level and the throttle time, v4 leader
-epochs (KIP-320); v6 is the first flexible version. v10 adds a time-out for answers from remote storage (KIP-1075). v3
+Negative timestamps have special meanings: -1 the latest offset, -2 the earliest, -3 (from v7) that of the largest
+timestamp, -4 (v8) the earliest on local disk, -5 (v9) the last tiered, -6 (v11) the earliest not yet uploaded. The
+definitions start at v1, which returns a single offset. v2 adds the isolation level and the throttle time, v4 leader
+epochs (KIP-320); v6 is the first flexible version. v10 adds a timeout for answers from remote storage (KIP-1075). v3
 and v5 changed no field.
 """
 

@@ -1,9 +1,9 @@
-"""Metadata: where the brokers are, and who leads which partition of which topic.
+"""Metadata: the addresses of the brokers, and the topics with the leader of each partition.
 
-In v0 an empty list of topics asks for all of them; from v1 on null does, and an empty list asks for none. v1 adds
-racks, the controller and which topics are internal, v2 the cluster id, v3 the throttle time, v4 whether asking may
+In v0 an empty list of topics requests all of them. From v1 on, null does, and an empty list requests none. v1 adds
+racks, the controller and which topics are internal, v2 the cluster id, v3 the throttle time, v4 whether the request may
 create a topic, v5 offline replicas, v7 leader epochs (KIP-320), v8 authorized operations (KIP-430); v9 is the first
-flexible version. v10 adds topic ids, but asking by id works only from v12 on, v11 leaves the cluster's authorized
+flexible version. v10 adds topic ids, but requests by id work only from v12 on, v11 leaves the cluster's authorized
 operations to DescribeCluster, and v13 has an error code for the whole response. v6 changed no field.
 """
 

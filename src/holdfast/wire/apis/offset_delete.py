@@ -1,6 +1,6 @@
-"""OffsetDelete: forget a group's offsets for partitions that it no longer subscribes to.
+"""OffsetDelete: deletes a group's offsets for partitions that it no longer subscribes to.
 
-One version, never flexible. The error code comes before the throttle time, unlike anywhere else.
+One version, not flexible. Unlike in all other APIs, the error code is before the throttle time.
 """
 
 from holdfast.wire.fields import array, int16, int32, string

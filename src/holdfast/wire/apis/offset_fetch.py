@@ -1,9 +1,9 @@
-"""OffsetFetch: how far a group has read.
+"""OffsetFetch: the committed offsets of groups.
 
-v0, which Kafka answered from ZooKeeper, has the layout of v1. From v2 on null asks for all topics, and there is an
+v0, which Kafka answered from ZooKeeper, has the layout of v1. From v2 on, null requests all topics, and there is an
 error code for the whole group. v3 adds the throttle time, v5 the leader epoch (KIP-320); v6 is the first flexible
-version. v7 can insist on offsets that no open transaction may change (KIP-447), v8 asks for many groups at once
-(KIP-709), v9 carries member id and epoch (KIP-848), v10 replaces topic names by ids. v4 changed no field.
+version. v7 can require stable offsets, which no open transaction can change (KIP-447), v8 has several groups (KIP-709),
+v9 adds member id and epoch (KIP-848), v10 replaces topic names by ids. v4 changed no field.
 """
 
 from holdfast.wire.fields import array, boolean, int16, int32, int64, string, uuid

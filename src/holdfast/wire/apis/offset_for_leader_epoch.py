@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where a leader's epoch ended, so that a reader notices that its position was truncated.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, so that a reader detects truncation.
 
 The definitions start at v2, which fences by the reader's own epoch (KIP-320). v3 adds the replica id, -2 for a reader
-that is no replica and may look past the high watermark; v4 is the first flexible version.
+that is not a replica and may read beyond the high watermark; v4 is the first flexible version.
 """
 
 from holdfast.wire.fields import array, int16, int32, int64, string

@@ -1,10 +1,11 @@
 """Produce: append record batches to partitions.
 
-The definitions start at v3, the first with record batches of format 2; lower versions are advertised for librdkafka's
-sake but refused before they are decoded. v5 adds the log start offset, v7 allows zstd (KIP-110), v8 names the records
-that spoiled a batch (KIP-467); v9 is the first flexible version. v10 adds hints at the current leader (KIP-951), v12
-lets a transactional produce add its partition to the transaction (KIP-890), v13 replaces topic names by ids (KIP-516).
-v4, v6 and v11 changed no field. The throttle time stands at the end of the response, unlike anywhere else.
+The definitions start at v3, the first with record batches of format 2; lower versions are advertised because of
+librdkafka, but rejected before they are decoded. v5 adds the log start offset, v7 allows zstd (KIP-110), v8 returns the
+invalid records of a rejected batch (KIP-467); v9 is the first flexible version. v10 adds hints at the current leader
+(KIP-951), v12 lets a transactional produce add its partition to the transaction (KIP-890), v13 replaces topic names by
+ids (KIP-516). v4, v6 and v11 changed no field. Unlike in all other APIs, the throttle time is at the end of the
+response.
 """
 
 from holdfast.wire.fields import array, int16, int32, int64, string, struct, uuid

@@ -1,6 +1,7 @@
 """SaslAuthenticate: one step of the chosen SASL mechanism.
 
-v1 adds how long the session lasts before it must authenticate again (KIP-368); v2 is the first flexible version.
+v1 adds the session lifetime, before the end of which the client must reauthenticate (KIP-368); v2 is the first flexible
+version.
 """
 
 from holdfast.wire.fields import blob, int16, int64, string

@@ -1,6 +1,6 @@
 """SaslHandshake: choose a SASL mechanism.
 
-After v0 the mechanism's tokens follow as they are, after v1 each is wrapped in a SaslAuthenticate. Never flexible.
+After v0 the mechanism's tokens are sent without a header, after v1 in SaslAuthenticate requests. Never flexible.
 """
 
 from holdfast.wire.fields import array, int16, string

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in everybody's assignment, each member receives its own.
+"""SyncGroup: the leader sends the assignments of all members, and each member receives its own.
 
 v1 adds the throttle time, v3 the instance id (KIP-345); v4 is the first flexible version. v5 carries the protocol's
 type and name both ways, so that a mismatch is noticed (KIP-559). v2 changed no field.
@@ -24,7 +24,7 @@ class AssignmentFailure:
     """Why there is no assignment."""
 
     code: int = int16()
-    """The assignor's own; of no meaning to the coordinator."""
+    """The assignor's own code, which the coordinator does not interpret."""
     message: str = string()
 
 
@@ -38,10 +38,10 @@ class SyncGroupRequest:
     protocol_name: str | None = string(since=5, nullable=5, default=None, ignorable=True)
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
     wants_epoch: bool = boolean(since=4, tag=10_000, ignorable=True)
-    """The member asks for the assignment epoch."""
+    """The member requests the assignment epoch."""
     resync_from_epoch: int = int64(since=4, tag=10_001, default=-1)
-    """The leader adds to the shares of a group that stays as it is. It says from which epoch it worked, and
-    `assignments` has the members whose share grows, with all of their new share."""
+    """The leader extends assignments within the generation. The request has the epoch on which it is based, and
+    `assignments` contains the members whose assignment grows, with all of their partitions."""
     failure: AssignmentFailure | None = struct(AssignmentFailure, since=4, tag=10_002)
     """The leader could not assign."""
 
@@ -54,6 +54,6 @@ class SyncGroupResponse:
     protocol_name: str | None = string(since=5, nullable=5, default=None, ignorable=True)
     assignment: bytes = blob()
     assignment_epoch: int = int64(since=4, tag=10_000, default=-1, ignorable=True)
-    """Rises with every change of ownership: the token by which a newer owner is told from an older one."""
+    """The fencing token, which increases with every change of ownership."""
     failure: AssignmentFailure | None = struct(AssignmentFailure, since=4, tag=10_001, ignorable=True)
-    """With REBALANCE_IN_PROGRESS: why the generation that the member waited for came to nothing."""
+    """With REBALANCE_IN_PROGRESS: why the generation that the member waited for failed."""

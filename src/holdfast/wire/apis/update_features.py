@@ -1,6 +1,7 @@
-"""UpdateFeatures: change the versions of the features that a cluster goes by (KIP-584).
+"""UpdateFeatures: changes the versions of a cluster's features (KIP-584).
 
-Flexible from the start. v1 can only validate, and says how an update may go back; v2 answers with one error for all.
+Flexible from the start. v1 adds validation without a change, and the type of downgrade that is allowed; v2 has one
+error for all updates.
 """
 
 from holdfast.wire.fields import array, boolean, int8, int16, int32, string

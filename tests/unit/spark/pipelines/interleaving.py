@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, cycle
 from pathlib import Path
 
-from holdfast.spark.offsets import OffsetRange, Where
-from holdfast.spark.pipelines.disk import Disk
-from holdfast.spark.pipelines.land.compaction import Compaction, Merge
-from holdfast.spark.pipelines.land.lander import Lander, Written
+from holdfast.spark.batch_offsets import OffsetRange
+from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.land.manifest import DataFile
-from holdfast.spark.pipelines.land.store import ManifestStore
-from tests.unit.spark.pipelines.land_world import Died
+from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge
+from holdfast.spark.pipelines.land.writer import TableWriter, WrittenFile
+from holdfast.types import TopicPartition
+from tests.unit.spark.pipelines.land_harness import Died
 
-WHERE: Where = ("numbers", 0)
+TOPIC_PARTITION: TopicPartition = ("numbers", 0)
 TABLE = Path(tempfile.gettempdir())
 """It has to exist; nothing is written to it."""
 LAST = 40
@@ -65,7 +66,7 @@ class MemoryDisk(Disk):
 
 
 class Actor(threading.Thread):
-    """Does its work step by step, whenever it is told to go on."""
+    """Does its work step by step, whenever it is asked to go on."""
 
     def __init__(self, work: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(daemon=True)
@@ -84,7 +85,7 @@ class Actor(threading.Thread):
                 self._work(self._turn)
         except Died:
             pass
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
+        except BaseException as error:  # noqa: BLE001 - reported by the main thread
             self.error = error
         self.is_over = True
         self._stopped.release()
@@ -146,23 +147,23 @@ class Run:
 
     def _writer(self, turn: Callable[[], None]) -> None:
         store = self._make_store(MemoryDisk(self.files, turn))
-        lander = Lander(store, "writer")
+        lander = TableWriter(store, "writer")
         for _ in range(3):
             # The group's offset is never beyond the table: it is stored when a batch is landed.
-            reached = store.end(WHERE) or 0
+            reached = store.end(TOPIC_PARTITION) or 0
             start = max(0, reached - next(self._numbers) % 6)
             end = min(LAST, start + 1 + next(self._numbers) % 9)
             self._lands(store, "", start, end, lander)
 
-    def _lands(self, store: ManifestStore, name: str, start: int, end: int, lander: Lander | None = None) -> None:
+    def _lands(self, store: ManifestStore, name: str, start: int, end: int, lander: TableWriter | None = None) -> None:
         if start >= end:
             return
-        wanted = OffsetRange(*WHERE, start, end)
+        wanted = OffsetRange(*TOPIC_PARTITION, start, end)
 
-        def write(floors: Mapping[Where, int]) -> list[Written]:
-            return [Written(WHERE, self._data_file(range(floors[WHERE], end)))]
+        def write(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
+            return [WrittenFile(TOPIC_PARTITION, self._data_file(range(floors[TOPIC_PARTITION], end)))]
 
-        landed = (lander or Lander(store, name)).land([wanted], write)
+        landed = (lander or TableWriter(store, name)).land([wanted], write)
         self.races += landed.already > 0
 
     def _compaction(self, turn: Callable[[], None]) -> None:
@@ -192,7 +193,7 @@ class Run:
         return [self._data_file([one for file in merge.files for one in self._offsets(file)]) for merge in merges]
 
     def _landed(self, store: ManifestStore) -> list[int]:
-        chain = store.chain(WHERE)
+        chain = store.chain(TOPIC_PARTITION)
         if chain is None:
             return []
         found = sorted(offset for file in chain.files for offset in self._offsets(file))

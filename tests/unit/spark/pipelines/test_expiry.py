@@ -12,49 +12,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.enrich.expiry import dropped_before
-from holdfast.spark.pipelines.enrich.settings import keep_us
-from holdfast.spark.pipelines.enrich.version import Version, decode_version, encode_version
-from tests.unit.spark.pipelines.enrich_world import MINUTE_US, TOPIC, WINDOWED, Record, World
+from holdfast.spark.pipelines.aggregate.aggregate_settings import keep_us
+from holdfast.spark.pipelines.aggregate.expiry import dropped_before
+from holdfast.spark.pipelines.aggregate.version import Version, decode_version, encode_version
+from tests.unit.spark.pipelines.aggregate_harness import MINUTE_US, TOPIC, WINDOWED, AggregateHarness, Record
 
 HOUR_US = 60 * MINUTE_US
 KEPT_US = 5 * MINUTE_US
 
 
-def world(directory: Path, *minutes: float) -> World:
+def world(directory: Path, *minutes: float) -> AggregateHarness:
     """Given: one partition with a record of one key for each of these minutes."""
-    made = World(directory, WINDOWED)
+    made = AggregateHarness(directory, WINDOWED)
     made.produce(0, [Record(b"anna", 1, round(minute * MINUTE_US)) for minute in minutes])
     return made
 
 
-def counts(given: World) -> dict[int, int]:
+def counts(given: AggregateHarness) -> dict[int, int]:
     """Of each window that is shown, by its minute."""
     return {window // MINUTE_US: row[0] for (_, _, _, window), row in given.totals().items() if window is not None}
 
 
-def newest(given: World) -> Version:
+def newest(given: AggregateHarness) -> Version:
     found = given.store().newest((TOPIC, 0))
     assert found is not None
     return found
 
 
-def test_a_window_goes_when_it_ended_that_long_before_the_newest_record(tmp_path: Path) -> None:
+def test_a_window_expires_when_it_ended_that_long_before_the_newest_record(tmp_path: Path) -> None:
     given = world(tmp_path, 0, 1, 2, 6.5, 7)
 
-    given.member("a", keep_us=KEPT_US).enrich((0, 0, 4))
+    given.member("a", keep_us=KEPT_US).apply((0, 0, 4))
     before = counts(given)
-    given.member("a", keep_us=KEPT_US).enrich((0, 4, 5))
+    given.member("a", keep_us=KEPT_US).apply((0, 4, 5))
 
     assert before == {1: 1, 2: 1, 6: 1}, "1 ended at 2, four and a half minutes before 6.5"
     assert counts(given) == {2: 1, 6: 1, 7: 1}
     assert newest(given).dropped_before_us == 2 * MINUTE_US
 
 
-def test_without_being_told_nothing_is_dropped(tmp_path: Path) -> None:
+def test_by_default_nothing_is_dropped(tmp_path: Path) -> None:
     given = world(tmp_path, 0, 1, 600)
 
-    given.member("a").enrich((0, 0, 3))
+    given.member("a").apply((0, 0, 3))
 
     assert counts(given) == {0: 1, 1: 1, 600: 1}
     assert newest(given).dropped_before_us is None
@@ -63,11 +63,11 @@ def test_without_being_told_nothing_is_dropped(tmp_path: Path) -> None:
 def test_a_record_that_comes_too_late_brings_no_window_back(tmp_path: Path) -> None:
     given = world(tmp_path, 0, 0, 20, 0, 20)
     keeping = given.member("a", keep_us=KEPT_US)
-    keeping.enrich((0, 0, 3))
+    keeping.apply((0, 0, 3))
 
-    keeping.enrich((0, 3, 4))
+    keeping.apply((0, 3, 4))
     too_late = counts(given)
-    given.member("b").enrich((0, 4, 5))
+    given.member("b").apply((0, 4, 5))
 
     assert too_late == {20: 1}
     assert counts(given) == {20: 2}, "nor does one who keeps everything from now on"
@@ -88,7 +88,7 @@ def test_what_is_shown_follows_from_the_records_however_they_are_cut_into_batche
 
         # when different members take the batches in turn
         for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            made.member(f"m{number % 2}", keep_us=kept * MINUTE_US).enrich((0, start, end))
+            made.member(f"m{number % 2}", keep_us=kept * MINUTE_US).apply((0, start, end))
 
         # then
         over = max(minutes) - kept
@@ -106,11 +106,11 @@ def test_dropped_windows_leave_the_disk(tmp_path: Path) -> None:
     # given so many windows of a hundred keys each
     rows: dict[str, int] = {}
     for name, keep in (("kept", None), ("dropped", KEPT_US)):
-        made = World(tmp_path / name, WINDOWED)
+        made = AggregateHarness(tmp_path / name, WINDOWED)
         member = made.member("a", keep_us=keep)
         for minute in range(60):
             made.produce(0, [Record(b"%d" % key, 1, minute * MINUTE_US) for key in range(100)])
-            member.enrich((0, minute * 100, (minute + 1) * 100))
+            member.apply((0, minute * 100, (minute + 1) * 100))
         rows[name] = sum(run.rows for run in newest(made).runs)
 
     # then
@@ -127,9 +127,9 @@ def test_a_record_from_the_future_drops_nothing_early() -> None:
 def test_what_is_lost_does_not_bring_windows_back(tmp_path: Path) -> None:
     given = world(tmp_path, 0, 20, 20, 20)
     member = given.member("a", keep_us=KEPT_US, fail_on_data_loss=False)
-    member.enrich((0, 0, 2))
+    member.apply((0, 0, 2))
 
-    member.enrich((0, 3, 4))
+    member.apply((0, 3, 4))
 
     assert counts(given) == {20: 2}
     assert newest(given).dropped_before_us == 15 * MINUTE_US

@@ -1,5 +1,5 @@
-"""A partition goes back and forth between writers that know nothing of each other, while compactions run: whoever is
-next and whoever dies, every offset stands in the table once."""
+"""A partition goes back and forth between writers that know nothing of each other, while compactions run.
+Every offset is in the table once, no matter which of them runs next or dies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.client.errors import HoldfastError
-from holdfast.spark.offsets import Where
 from holdfast.spark.pipelines.land.manifest import Entry, number_of
-from holdfast.spark.pipelines.land.store import ManifestStore
+from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.types import TopicPartition
 from tests.unit.spark.pipelines.interleaving import TABLE, MemoryDisk, Run, random_numbers
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(0, (1 << 16) - 1), min_size=1, max_size=400))
-def test_every_offset_stands_once_whoever_is_next(numbers: list[int]) -> None:
+def test_every_offset_is_there_once_in_any_order_of_steps(numbers: list[int]) -> None:
     Run(numbers).play()
 
 
@@ -40,7 +40,7 @@ class NotExclusive(ManifestStore):
 class LooksOnce(ManifestStore):
     """Does not look again whether a compaction has come in between."""
 
-    def _newest_and_behind(self, where: Where) -> tuple[tuple[int, int] | None, list[str]]:
+    def _newest_and_later_entries(self, where: TopicPartition) -> tuple[tuple[int, int] | None, list[str]]:
         newest = self._newest(where)
         since = -1 if newest is None else newest[1]
         return newest, [name for name in self.disk.names(self._entries(where)) if number_of(name) >= since]
@@ -49,12 +49,12 @@ class LooksOnce(ManifestStore):
 class TakesItselfForStale(ManifestStore):
     """Its entry was taken in by a compaction before it looked, and it thinks that it came too late."""
 
-    def _takes_in(self, where: Where, entry: Entry) -> bool:
+    def _includes(self, where: TopicPartition, entry: Entry) -> bool:
         return False
 
 
 @pytest.mark.parametrize("broken", [NotExclusive, LooksOnce, TakesItselfForStale])
-def test_the_control_a_store_that_is_careless_in_one_place_is_found_out(broken: type[ManifestStore]) -> None:
+def test_control_a_store_with_one_missing_check_is_found(broken: type[ManifestStore]) -> None:
     def make(disk: MemoryDisk) -> ManifestStore:
         return broken(TABLE, disk)
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.spark.pipelines.enrich import totals
-from holdfast.spark.pipelines.enrich.errors import SumOverflow
-from holdfast.spark.pipelines.enrich.settings import Settings
-from holdfast.spark.pipelines.enrich.totals import Gathering, Run, advanced, merged, positions, to_merge
-from tests.unit.spark.pipelines.enrich_world import (
+from holdfast.spark.pipelines.aggregate import totals
+from holdfast.spark.pipelines.aggregate.aggregate_settings import AggregateSettings
+from holdfast.spark.pipelines.aggregate.errors import SumOverflow
+from holdfast.spark.pipelines.aggregate.totals import Run, TotalsBuilder, advanced, merged, positions, to_merge
+from tests.unit.spark.pipelines.aggregate_harness import (
     COUNTED,
     MINUTE_US,
     TOPIC,
@@ -29,19 +29,19 @@ from tests.unit.spark.pipelines.enrich_world import (
     records_of,
 )
 
-MOST = 2**63 - 1
-WHERE = (TOPIC, 0)
+MAX_KEYS = 2**63 - 1
+TOPIC_PARTITION = (TOPIC, 0)
 
 
-def gathered(*batches: list[Record], of: Settings = WHOLE, hash_: Hash = by_key) -> pa.Table:
-    gathering, first = Gathering(of), 0
+def gathered(*batches: list[Record], of: AggregateSettings = WHOLE, hash_: Hash = by_key) -> pa.Table:
+    gathering, first = TotalsBuilder(of), 0
     for records in batches:
-        gathering.add(record_batch(WHERE, first, records, of, hash_))
+        gathering.add(record_batch(TOPIC_PARTITION, first, records, of, hash_))
         first += len(records)
     return gathering.totals()
 
 
-def run(*batches: list[Record], of: Settings = WHOLE, hash_: Hash = by_key) -> Run:
+def run(*batches: list[Record], of: AggregateSettings = WHOLE, hash_: Hash = by_key) -> Run:
     return Run.of(advanced(gathered(*batches, of=of, hash_=hash_), [], of))
 
 
@@ -90,7 +90,7 @@ def test_without_amount_and_last_value_only_counts_are_kept() -> None:
 
 
 def test_totals_are_made_in_between_so_that_memory_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "GATHER_ROWS", 10)
+    monkeypatch.setattr(totals, "MAX_BUFFERED_ROWS", 10)
     records = records_of(range(95))
 
     table = gathered(*(records[at : at + 4] for at in range(0, 95, 4)))
@@ -136,7 +136,14 @@ def test_an_empty_run_has_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [([MOST], [1]), ([-MOST], [-2]), ([], [MOST, 1]), ([], [MOST, MOST, MOST]), ([5], [-MOST, -MOST])]
+    ("old", "new"),
+    [
+        ([MAX_KEYS], [1]),
+        ([-MAX_KEYS], [-2]),
+        ([], [MAX_KEYS, 1]),
+        ([], [MAX_KEYS, MAX_KEYS, MAX_KEYS]),
+        ([5], [-MAX_KEYS, -MAX_KEYS]),
+    ],
 )
 def test_a_sum_that_does_not_fit_is_an_error_that_names_the_key(old: list[int], new: list[int]) -> None:
     runs = [run([Record(b"rich", amount) for amount in old])] if old else []
@@ -146,9 +153,9 @@ def test_a_sum_that_does_not_fit_is_an_error_that_names_the_key(old: list[int], 
 
 
 def test_a_sum_that_only_was_too_large_on_the_way_fits() -> None:
-    table = advanced(gathered([Record(b"a", amount) for amount in (MOST, MOST, -MOST, -1)]), [], WHOLE)
+    table = advanced(gathered([Record(b"a", amount) for amount in (MAX_KEYS, MAX_KEYS, -MAX_KEYS, -1)]), [], WHOLE)
 
-    assert by_name(table)[b"a"][1] == MOST - 1
+    assert by_name(table)[b"a"][1] == MAX_KEYS - 1
 
 
 def test_doubles_are_summed_up_as_doubles() -> None:
@@ -192,7 +199,7 @@ def test_a_run_takes_in_those_that_are_not_twice_as_large(rows: int, older: list
     assert to_merge(rows, older) == count
 
 
-def test_the_number_of_runs_grows_with_the_logarithm_and_a_total_is_written_again_that_often() -> None:
+def test_runs_and_rewrites_of_a_total_grow_with_the_logarithm() -> None:
     runs: list[int] = []
     written = 0
     for _ in range(10_000):  # keys that were never there before: runs never shrink by a merge
@@ -225,13 +232,13 @@ def test_the_number_of_runs_grows_with_the_logarithm_and_a_total_is_written_agai
     st.sampled_from([by_key, always_the_same]),
 )
 def test_batches_that_become_runs_are_what_one_count_of_all_is(
-    batches: list[list[Record]], of: Settings, hash_: Hash
+    batches: list[list[Record]], of: AggregateSettings, hash_: Hash
 ) -> None:
     runs: list[Run] = []
     first = 0
     for records in batches:
-        gathering = Gathering(of)
-        gathering.add(record_batch(WHERE, first, records, of, hash_))
+        gathering = TotalsBuilder(of)
+        gathering.add(record_batch(TOPIC_PARTITION, first, records, of, hash_))
         first += len(records)
         table = advanced(gathering.totals(), runs, of)
         merge = to_merge(table.num_rows, [one.table.num_rows for one in runs])

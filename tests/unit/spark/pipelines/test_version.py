@@ -1,4 +1,4 @@
-"""The formats of versions and settings: what is written is read, and what cannot be is told in one clear error."""
+"""The formats of versions and settings: what is written is read, and what cannot be is one clear error."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,28 +7,28 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.enrich import runs
-from holdfast.spark.pipelines.enrich.query import columns
-from holdfast.spark.pipelines.enrich.runs import encode_run, open_run
-from holdfast.spark.pipelines.enrich.settings import (
+from holdfast.spark.pipelines.aggregate import run_files
+from holdfast.spark.pipelines.aggregate.aggregate_query import columns
+from holdfast.spark.pipelines.aggregate.aggregate_settings import (
     amount_type,
     decode_settings,
     encode_settings,
     text_type,
     window_us,
 )
-from holdfast.spark.pipelines.enrich.version import RunFile, Version, decode_version, encode_version
+from holdfast.spark.pipelines.aggregate.run_files import encode_run, open_run
+from holdfast.spark.pipelines.aggregate.version import RunFile, Version, decode_version, encode_version
 from holdfast.spark.pipelines.errors import Damaged, TooNew
-from tests.unit.spark.pipelines.enrich_world import COUNTED, WHOLE, WINDOWED
+from tests.unit.spark.pipelines.aggregate_harness import COUNTED, WHOLE, WINDOWED
 
-WHERE = ("orders", 3)
-VERSION = Version(*WHERE, 10, 20, (RunFile("10-x.arrow", 7, 4321, 99),), "writer", 1_700_000_000_000)
+TOPIC_PARTITION = ("orders", 3)
+VERSION = Version(*TOPIC_PARTITION, 10, 20, (RunFile("10-x.arrow", 7, 4321, 99),), "writer", 1_700_000_000_000)
 NAME = f"{10:020d}.json"
 
 
 def test_what_is_written_is_read() -> None:
     assert VERSION.name == NAME
-    assert decode_version(encode_version(VERSION), WHERE, NAME) == VERSION
+    assert decode_version(encode_version(VERSION), TOPIC_PARTITION, NAME) == VERSION
     for settings in (WHOLE, WINDOWED, COUNTED):
         assert decode_settings(encode_settings(settings), "settings.json") == settings
 
@@ -37,7 +37,7 @@ def test_a_version_that_is_cut_short_anywhere_is_one_clear_error() -> None:
     whole = encode_version(VERSION)
     for length in range(len(whole)):
         with pytest.raises(Damaged, match=rf"^totals/{NAME} is no version of a state .*set the group's offset back"):
-            decode_version(whole[:length], WHERE, f"totals/{NAME}")
+            decode_version(whole[:length], TOPIC_PARTITION, f"totals/{NAME}")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_version_that_cannot_be_is_one_clear_error(was: bytes, becomes: bytes)
     assert was in encode_version(VERSION)
 
     with pytest.raises(Damaged, match=rf"{NAME} is no version of a state"):
-        decode_version(encode_version(VERSION).replace(was, becomes), WHERE, NAME)
+        decode_version(encode_version(VERSION).replace(was, becomes), TOPIC_PARTITION, NAME)
 
 
 def test_settings_that_cannot_be_are_one_clear_error() -> None:
@@ -69,7 +69,7 @@ def test_settings_that_cannot_be_are_one_clear_error() -> None:
 def test_a_run_of_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.arrow"
     with monkeypatch.context() as newer:
-        newer.setattr(runs, "FORMAT", 2)
+        newer.setattr(run_files, "FORMAT", 2)
         path.write_bytes(encode_run(WHOLE.schema.empty_table(), WHOLE))
 
     with pytest.raises(TooNew, match=r"run\.arrow has format 2, and this version of Holdfast knows 1"):

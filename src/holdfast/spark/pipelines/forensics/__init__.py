@@ -1,12 +1,12 @@
-"""What happened to groups, and what it cost: a batch job over `__group_ledger` and `__consumer_offsets`.
+"""The history of groups, and what rebalances cost: a batch job over `__group_ledger` and `__consumer_offsets`.
 
-    records ──▶ thinning ──▶ facts, by group and time ──▶ life ──▶ tables, page, report
-    (Kafka's)   (commits)        (one shuffle)          (per group)
+    Kafka's records ──▶ commit_filter ──▶ records, by group and time ──▶ group_analysis ──▶ tables, page, report
+                                               (one shuffle)               (per group)
 
-`facts` are what both topics say, in one form. `thinning` leaves of the commits, which are nearly all there is, those
-that tell something. `life` follows one group from its first fact to its last, with `rebalances`, `ownership`,
-`flapping`, `two_owners`, `returns`, `scale_ups` and `losses` each looking for one thing; none of them keeps more than
-the group has members and partitions, and what can still change. All of these are plain Python and know nothing of
-Spark. `executing` runs them on the executors, `job` is the Spark job around it. `timeline` is who owned what, for
-`page` (HTML) and `picture` (PNG), which need no Spark either.
+`records` is the common form of both topics. `commit_filter` drops most of the commits, which are nearly all of the
+records. `group_analysis` processes the records of one group in order, with `rebalances`, `ownership`, `flapping`,
+`double_ownership`, `static_membership_savings`, `registration_savings` and `standby_savings`; their memory is bounded
+by the number of members and partitions. All of these are plain Python without Spark. `spark_tasks` runs them on the
+executors, `job` is the Spark job around it. `timeline` has the owners over time, for `html_report` and `png_report`,
+which need no Spark either.
 """

@@ -1,4 +1,4 @@
-"""Who owned which partition from when to when, by the assignments that were stored."""
+"""The owners of partitions over time, from the stored assignments."""
 
 from __future__ import annotations
 
@@ -6,40 +6,41 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.spark.pipelines.forensics.facts import Seat, Stored, Where
+from holdfast.spark.pipelines.forensics.records import MemberRef, StoredGroup
+from holdfast.types import TopicPartition
 
 MOVED: Final = "moved"
 EMPTIED: Final = "the group became empty"
 DELETED: Final = "the group was deleted"
-OPEN: Final = "goes on"
+STILL_OWNED: Final = "goes on"
 
 Emit = Callable[[str, dict[str, Any]], None]
 """A row of a table, by the table's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What became of the group from one stored form to the next."""
+class GroupChange:
+    """The difference between two group records."""
 
-    stored: Stored
+    stored: StoredGroup
     is_first: bool
-    """Nothing is known of what was before."""
+    """There is no earlier group record."""
     was_empty: bool
-    came: tuple[Seat, ...]
-    went: tuple[Seat, ...]
-    replaced: tuple[tuple[Seat, Seat], ...]
-    """The same instance id under another member id: before, after."""
+    joined: tuple[MemberRef, ...]
+    departed: tuple[MemberRef, ...]
+    replaced: tuple[tuple[MemberRef, MemberRef], ...]
+    """The same instance id with another member id: before, after."""
     partitions: int
     moved: int
-    """Partitions whose owner is another than their last one, who may have been gone for a while."""
+    """Partitions whose owner differs from their last one, which may have left earlier."""
     halted: int
-    """Partitions that have not the owner that they had until now; more than `moved` where they are handed over."""
+    """Partitions that lose their current owner; more than `moved` while they are revoked before they move."""
     generation_before: int | None
 
 
 @dataclass(slots=True)
-class _Held:
-    seat: Seat
+class _Owned:
+    member: MemberRef
     since_ms: int
     generation: int
 
@@ -47,39 +48,39 @@ class _Held:
 @dataclass(slots=True)
 class Ownership:
     emit: Emit
-    seats: dict[str, Seat] = field(default_factory=dict)
-    """By label, of the last stored form."""
-    _held: dict[Where, dict[str, _Held]] = field(default_factory=dict)
-    _last: dict[Where, frozenset[str]] = field(default_factory=dict)
+    members: dict[str, MemberRef] = field(default_factory=dict)
+    """By label, from the last group record."""
+    _owners: dict[TopicPartition, dict[str, _Owned]] = field(default_factory=dict)
+    _last_owners: dict[TopicPartition, frozenset[str]] = field(default_factory=dict)
     _generation: int | None = None
-    _twice: dict[Where, tuple[frozenset[str], int]] = field(default_factory=dict)
+    _double_owned: dict[TopicPartition, tuple[frozenset[str], int]] = field(default_factory=dict)
 
-    def owners(self, where: Where) -> dict[str, int]:
-        """Who has it now, and since when."""
-        return {label: held.since_ms for label, held in self._held.get(where, {}).items()}
+    def owners(self, where: TopicPartition) -> dict[str, int]:
+        """The current owners, and since when."""
+        return {label: held.since_ms for label, held in self._owners.get(where, {}).items()}
 
-    def held_by(self, label: str) -> list[Where]:
-        return [where for where, held in self._held.items() if label in held]
+    def owned_by(self, label: str) -> list[TopicPartition]:
+        return [where for where, held in self._owners.items() if label in held]
 
-    def on_stored(self, stored: Stored) -> Change:
-        after: dict[Where, dict[str, Seat]] = {}
-        for seat in stored.seats:
-            for where in seat.partitions:
-                after.setdefault(where, {})[seat.label] = seat
-        moved, halted = self._hand_over(after, stored)
-        seats = {seat.label: seat for seat in stored.seats}
-        before, self.seats = self.seats, seats
+    def on_stored(self, stored: StoredGroup) -> GroupChange:
+        after: dict[TopicPartition, dict[str, MemberRef]] = {}
+        for member in stored.members:
+            for where in member.partitions:
+                after.setdefault(where, {})[member.label] = member
+        moved, halted = self._apply_assignment(after, stored)
+        members = {member.label: member for member in stored.members}
+        before, self.members = self.members, members
         is_first, was, self._generation = self._generation is None, self._generation, stored.generation
-        return Change(
+        return GroupChange(
             stored,
             is_first,
             was_empty=not before and not is_first,
-            came=tuple(seat for label, seat in seats.items() if label not in before),
-            went=tuple(seat for label, seat in before.items() if label not in seats),
+            joined=tuple(member for label, member in members.items() if label not in before),
+            departed=tuple(member for label, member in before.items() if label not in members),
             replaced=tuple(
-                (before[label], seat)
-                for label, seat in seats.items()
-                if label in before and before[label].member_id != seat.member_id
+                (before[label], member)
+                for label, member in members.items()
+                if label in before and before[label].member_id != member.member_id
             ),
             partitions=len(after),
             moved=moved,
@@ -87,46 +88,48 @@ class Ownership:
             generation_before=was,
         )
 
-    def _hand_over(self, after: dict[Where, dict[str, Seat]], stored: Stored) -> tuple[int, int]:
+    def _apply_assignment(
+        self, after: dict[TopicPartition, dict[str, MemberRef]], stored: StoredGroup
+    ) -> tuple[int, int]:
         moved = halted = 0
-        for where in [where for where in self._held if where not in after]:
-            self._close(where, [*self._held[where]], stored.at_ms, MOVED if stored.seats else EMPTIED)
+        for where in [where for where in self._owners if where not in after]:
+            self._close(where, [*self._owners[where]], stored.at_ms, MOVED if stored.members else EMPTIED)
             halted += 1
         for where, owners in after.items():
-            held = self._held.setdefault(where, {})
+            held = self._owners.setdefault(where, {})
             labels = frozenset(owners)
             if held.keys() != labels:
                 halted += 1
                 self._close(where, [label for label in held if label not in labels], stored.at_ms, MOVED)
-                held = self._held.setdefault(where, {})
+                held = self._owners.setdefault(where, {})
                 for label in labels - held.keys():
-                    held[label] = _Held(owners[label], stored.at_ms, stored.generation)
-            moved += where in self._last and not labels <= self._last[where]
-            self._last[where] = labels
-            self._note_twice(where, labels, stored.at_ms)
+                    held[label] = _Owned(owners[label], stored.at_ms, stored.generation)
+            moved += where in self._last_owners and not labels <= self._last_owners[where]
+            self._last_owners[where] = labels
+            self._track_double_owned(where, labels, stored.at_ms)
         return moved, halted
 
-    def on_gone(self, label: str, at_ms: int, how: str) -> list[Where]:
-        """A member is gone, as the ledger tells before the group is stored anew. What it had is nobody's."""
-        lost = self.held_by(label)
+    def on_gone(self, label: str, at_ms: int, how: str) -> list[TopicPartition]:
+        """The ledger says that a member left, before the next group record. Its partitions have no owner."""
+        lost = self.owned_by(label)
         for where in lost:
             self._close(where, [label], at_ms, how)
-            self._note_twice(where, frozenset(self._held.get(where, {})), at_ms)
+            self._track_double_owned(where, frozenset(self._owners.get(where, {})), at_ms)
         return lost
 
     def on_deleted(self, at_ms: int) -> None:
-        for where in [*self._held]:
-            self._close(where, [*self._held[where]], at_ms, DELETED)
-            self._note_twice(where, frozenset(), at_ms)
-        self.seats = {}
+        for where in [*self._owners]:
+            self._close(where, [*self._owners[where]], at_ms, DELETED)
+            self._track_double_owned(where, frozenset(), at_ms)
+        self.members = {}
 
     def finish(self) -> None:
-        for where in [*self._held]:
-            self._close(where, [*self._held[where]], None, OPEN)
-            self._note_twice(where, frozenset(), None)
+        for where in [*self._owners]:
+            self._close(where, [*self._owners[where]], None, STILL_OWNED)
+            self._track_double_owned(where, frozenset(), None)
 
-    def _close(self, where: Where, labels: list[str], at_ms: int | None, how: str) -> None:
-        held = self._held[where]
+    def _close(self, where: TopicPartition, labels: list[str], at_ms: int | None, how: str) -> None:
+        held = self._owners[where]
         for label in labels:
             one = held.pop(label)
             self.emit(
@@ -135,10 +138,10 @@ class Ownership:
                     "topic": where[0],
                     "partition": where[1],
                     "member": label,
-                    "member_id": one.seat.member_id,
-                    "instance_id": one.seat.instance_id,
-                    "client_id": one.seat.client_id,
-                    "client_host": one.seat.client_host,
+                    "member_id": one.member.member_id,
+                    "instance_id": one.member.instance_id,
+                    "client_id": one.member.client_id,
+                    "client_host": one.member.client_host,
                     "from_ms": one.since_ms,
                     "to_ms": at_ms,
                     "generation": one.generation,
@@ -146,22 +149,22 @@ class Ownership:
                 },
             )
         if not held:
-            del self._held[where]
+            del self._owners[where]
 
-    # -- assigned to two ----------------------------------------------------------------------------------------------
+    # -- double ownership ----------------------------------------------------------------------------------------------
 
-    def _note_twice(self, where: Where, labels: frozenset[str], at_ms: int | None) -> None:
-        known = self._twice.get(where)
+    def _track_double_owned(self, where: TopicPartition, labels: frozenset[str], at_ms: int | None) -> None:
+        known = self._double_owned.get(where)
         if known is not None and known[0] != labels:
-            del self._twice[where]
+            del self._double_owned[where]
             for row in _pairs(where, known[0], known[1], at_ms):
                 self.emit("two_owners", row)
         if len(labels) > 1 and (known is None or known[0] != labels):
             assert at_ms is not None
-            self._twice[where] = (labels, at_ms)
+            self._double_owned[where] = (labels, at_ms)
 
 
-def _pairs(where: Where, labels: frozenset[str], from_ms: int, to_ms: int | None) -> Iterator[dict[str, Any]]:
+def _pairs(where: TopicPartition, labels: frozenset[str], from_ms: int, to_ms: int | None) -> Iterator[dict[str, Any]]:
     ordered = sorted(labels)
     for other in ordered[1:]:
         yield {

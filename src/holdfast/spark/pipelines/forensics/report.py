@@ -1,4 +1,4 @@
-"""What came out, for people and for programs: the figures of the groups that had the most to bear, and the page."""
+"""The report for people and for programs: the figures of the groups with the highest cost, and the page."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import dataset as ds
 
-from holdfast.spark.pipelines.forensics.facts import nameable_ms
-from holdfast.spark.pipelines.forensics.out import FORMAT
-from holdfast.spark.pipelines.forensics.page import page, section
+from holdfast.spark.pipelines.forensics.html_report import page, section
+from holdfast.spark.pipelines.forensics.records import clamp_to_dates
+from holdfast.spark.pipelines.forensics.report_dir import FORMAT
 from holdfast.spark.pipelines.forensics.timeline import Drawing, Interval, Mark, Timeline
 
-MOST_SHOWN: Final = 50
-"""Groups whose figures are in the report; the tables have all."""
-MOST_DRAWN: Final = 10
+MAX_SHOWN: Final = 50
+"""Groups in the report; the tables have all."""
+MAX_DRAWN: Final = 10
 _SUMS: Final = (
     "rebalances",
-    "stood_still_ms",
+    "unassigned_ms",
     "partition_ms",
     "moved",
     "flapping",
@@ -45,15 +45,15 @@ class Report:
     totals: Mapping[str, int]
     """Over all groups."""
     shown: Sequence[Mapping[str, Any]]
-    """The rows of `summary` for the groups that stood still for longest."""
+    """The rows of `summary` for the groups with the highest cost."""
     unread: Mapping[str, int]
     """Records that this version cannot read, by kind."""
     notes: Sequence[str] = field(default=())
     window: tuple[int | None, int | None] = (None, None)
-    """Since and until when it tells."""
+    """The time window: since, until."""
 
     def drawing(self, group_id: str) -> Drawing:
-        """Who owned what in this group, for `picture.png`; KeyError if it is none of those shown."""
+        """The owners over time in this group, for a PNG; KeyError if it is not one of those shown."""
         row = next((row for row in self.shown if row["group_id"] == group_id), None)
         if row is None:
             raise KeyError(group_id)
@@ -80,7 +80,7 @@ def summarise(
     wanted: Collection[str] = (),
     window: tuple[int | None, int | None] = (None, None),
 ) -> Report:
-    """From the table `summary`, of which few rows are kept at a time."""
+    """From the table `summary`, without keeping all of its rows in memory."""
     totals = dict.fromkeys(_SUMS, 0)
     worst: list[tuple[tuple[int, int, str], dict[str, Any]]] = []
     groups = 0
@@ -90,7 +90,7 @@ def summarise(
             totals[name] += row[name] or 0
         row["causes"] = dict(row["causes"])
         rank = (row["partition_ms"], row["rebalances"], row["group_id"])
-        if len(worst) < max(MOST_SHOWN, len(wanted)):
+        if len(worst) < max(MAX_SHOWN, len(wanted)):
             heapq.heappush(worst, (rank, row))
         elif rank > worst[0][0]:
             heapq.heapreplace(worst, (rank, row))
@@ -105,42 +105,46 @@ def _notes(
 ) -> list[str]:
     notes = []
     if not groups:
-        notes.append(f"there is nothing to tell of: no group is in {' and in '.join(sources)}")
+        notes.append(f"nothing to report: there is no group in {' and in '.join(sources)}")
     if groups > len(shown):
         notes.append(f"{groups - len(shown):,} more groups are in the table `summary`")
     later = [row["group_id"] for row in shown if (row["first_generation"] or 0) > 1]
     if later:
         begins = min(row["history_begins_ms"] for row in shown if row["group_id"] in later)
         notes.append(
-            f"of {len(later):,} groups the history begins later than they did, at {_time(begins)} or after: older "
-            "records were compacted or deleted"
+            f"the history of {len(later):,} groups is incomplete and starts at {_time(begins)} or later: older records "
+            "were compacted or deleted"
         )
     if any(row["unseen_generations"] for row in shown):
         missing = sum(row["unseen_generations"] for row in shown)
-        notes.append(f"{missing:,} generations left no trace: they were compacted, or were over before all had joined")
+        notes.append(
+            f"{missing:,} generations have no records: they were compacted, or ended before all members joined"
+        )
     if any(row["is_lower_bound"] for row in shown):
         notes.append(
-            "where no ledger tells of a group, the time stood still is that from the end of the join phase on: at "
-            "least so long"
+            "for groups without a ledger, the time without assignments is counted from the end of the join phase on, "
+            "and is a lower bound"
         )
     if any(row["unread_assignments"] for row in shown):
-        notes.append("some groups are not of type consumer, or assign in their own way: who owned what is not known")
-    notes += [f"not read: {count:,} × {name}" for name, count in sorted(unread.items())]
+        notes.append(
+            "some groups are not consumer groups, or use their own assignment format: their owners are unknown"
+        )
+    notes += [f"unreadable: {count:,} × {name}" for name, count in sorted(unread.items())]
     return notes
 
 
 def html(directory: Path, report: Report) -> str:
-    drawn = report.shown[:MOST_DRAWN]
+    drawn = report.shown[:MAX_DRAWN]
     drawings = _drawings(directory, drawn, report.window)
     sections = (section(drawings[row["group_id"]], figures(row), row["causes"]) for row in drawn)
     introduction = [
         f"{report.groups:,} groups, read from {' and '.join(report.sources)}. Times are UTC, by the broker's clock.",
-        "Rows are partitions, colours are members, red lines are rebalances; hold the pointer over them for more.",
+        "Rows are partitions, colours are members, red lines are rebalances; point at them for details.",
         *report.notes,
     ]
     if len(drawn) < report.groups:
-        introduction.append(f"Drawn are the {len(drawn)} groups that stood still for longest.")
-    return page("What happened to consumer groups", introduction, sections)
+        introduction.append(f"The timelines show the {len(drawn)} groups with the highest cost.")
+    return page("Consumer group forensics", introduction, sections)
 
 
 def _drawings(
@@ -153,18 +157,18 @@ def _drawings(
             Interval(row["topic"], row["partition"], row["member"], row["from_ms"], row["to_ms"])
         )
     for row in _rows(directory / "rebalances", [*timelines]):
-        timelines[row["group_id"]].add_mark(Mark(row["started_ms"], _why(row), row["stood_still_ms"] or 0))
+        timelines[row["group_id"]].add_mark(Mark(row["started_ms"], _mark_label(row), row["unassigned_ms"] or 0))
     return {group_id: timeline.drawing() for group_id, timeline in timelines.items()}
 
 
 def _timeline(row: Mapping[str, Any], window: tuple[int | None, int | None]) -> Timeline:
     begin = row["history_begins_ms"] if window[0] is None else max(window[0], row["history_begins_ms"])
     end = row["history_ends_ms"] if window[1] is None else window[1]
-    # A group is at work until the report, though nothing may have happened since; a little of that is shown.
+    # A group is active until the report, though there may be no records since; a little of that time is shown.
     return Timeline(row["group_id"], begin, end + max(1, (end - begin) // 50))
 
 
-def _why(row: Mapping[str, Any]) -> str:
+def _mark_label(row: Mapping[str, Any]) -> str:
     who = f": {row['member']}" if row["member"] else ""
     reason = f" ({row['reason']})" if row["reason"] else ""
     return f"{row['cause']}{who}{reason}; {row['outcome']}"
@@ -174,15 +178,15 @@ def figures(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     least = "at least " if row["is_lower_bound"] else ""
     return [
         ("rebalances", f"{row['rebalances']:,}"),
-        ("stood still", f"{least}{row['stood_still_ms']:,} ms, {row['partition_ms']:,} partition·ms"),
+        ("time without assignments", f"{least}{row['unassigned_ms']:,} ms, {row['partition_ms']:,} partition·ms"),
         ("partitions moved", f"{row['moved']:,}"),
-        ("restarts that nobody noticed", f"{row['static_rejoins']:,}"),
-        ("members that flap", f"{row['flapping']:,}"),
-        ("offsets that went back", f"{row['went_back']:,}"),
-        ("two owners at once", f"{row['two_owners']:,}"),
-        ("static membership would have saved", _saved(row, "static")),
-        ("a registration would have saved", _saved(row, "registration")),
-        ("a standby would have saved", _saved(row, "standby")),
+        ("restarts without a rebalance", f"{row['static_rejoins']:,}"),
+        ("flapping members", f"{row['flapping']:,}"),
+        ("offsets committed backwards", f"{row['went_back']:,}"),
+        ("double ownership", f"{row['two_owners']:,}"),
+        ("static membership would have avoided", _saved(row, "static")),
+        ("registration would have avoided", _saved(row, "registration")),
+        ("a standby would have avoided", _saved(row, "standby")),
     ]
 
 
@@ -199,4 +203,4 @@ def _rows(table: Path, groups: Sequence[str] | None = None) -> Iterator[dict[str
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(nameable_ms(at_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(clamp_to_dates(at_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""The tables that come out, column by column. Times are milliseconds since 1970, by the broker's wall clock."""
+"""The tables of the report. Times are milliseconds since 1970, by the broker's wall clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
         formed=_LONG,
         emptied=_LONG,
         causes=pa.map_(_TEXT, _LONG),
-        stood_still_ms=_LONG,
+        unassigned_ms=_LONG,
         is_lower_bound=_FLAG,
         partition_ms=_LONG,
         moved=_LONG,
@@ -52,7 +52,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
         outcome=_TEXT,
         generation=_INT,
         cause=_TEXT,
-        kind=_TEXT,
+        cause_code=_TEXT,
         member=_TEXT,
         client_id=_TEXT,
         client_host=_TEXT,
@@ -63,12 +63,12 @@ TABLES: Final[dict[str, pa.Schema]] = {
         members=_INT,
         came=_INT,
         went=_INT,
-        stood_still_ms=_LONG,
+        unassigned_ms=_LONG,
         is_lower_bound=_FLAG,
         partitions=_INT,
         partition_ms=_LONG,
         moved=_INT,
-        moved_told=_INT,
+        moved_in_ledger=_INT,
     ),
     "ownership": _table(
         topic=_TEXT,
@@ -120,7 +120,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
         at_ms=_LONG,
         what=_TEXT,
         rebalances=_LONG,
-        stood_still_ms=_LONG,
+        unassigned_ms=_LONG,
         partition_ms=_LONG,
         moved=_LONG,
     ),

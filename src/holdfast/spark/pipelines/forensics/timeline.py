@@ -1,7 +1,7 @@
-"""Who owned which partition over time, made small enough to be looked at: a row for each partition, cells for owners.
+"""The owners of partitions over time, reduced to a readable size: a row for each partition, cells for owners.
 
-However long the history, a drawing has at most so many rows, cells and marks. A row with more cells than that is cut
-into spans of equal length, each shown as its longest owner's; what was left out or put together is said in `notes`.
+The number of rows, cells and marks is limited for any length of history. A row with more cells is divided into spans of
+equal length, each shown with its longest owner; `notes` say what was left out or combined.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-MOST_ROWS: Final = 48
-MOST_CELLS: Final = 120
-"""In a row."""
-MOST_MARKS: Final = 200
+MAX_ROWS: Final = 48
+MAX_CELLS: Final = 120
+"""Per row."""
+MAX_MARKS: Final = 200
 _FIRST: Final = 0.58
 """Blue: red is for rebalances."""
 _TURN: Final = 0.618034
-"""Of the colour wheel, from one member to the next: neighbours differ most."""
+"""Step on the colour wheel from one member to the next, so that neighbours differ most."""
 
 Colour = tuple[int, int, int]
 
@@ -31,7 +31,7 @@ class Interval:
     member: str
     from_ms: int
     to_ms: int | None
-    """None: it goes on."""
+    """None: still the owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Mark:
 
     at_ms: int
     label: str
-    stood_ms: int = 0
+    unassigned_ms: int = 0
     count: int = 1
 
 
@@ -50,7 +50,7 @@ class Cell:
     to_ms: int
     member: str
     owners: int = 1
-    """More than one: so many had it in this span, and this one for longest."""
+    """The number of owners in this span; `member` was the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class Drawing:
     from_ms: int
     to_ms: int
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """The partition's name, and who had it."""
+    """The partition's name, and its owners."""
     marks: tuple[Mark, ...]
     colours: dict[str, Colour]
-    """Of the members, in the order of their names."""
+    """The colours of the members, in the order of their names."""
     notes: tuple[str, ...]
 
 
@@ -81,14 +81,14 @@ class Timeline:
         self._hidden: set[tuple[str, int]] = set()
         self._exact_marks: list[Mark] | None = []
         self._mark_spans: dict[int, Counter[str]] = {}
-        self._stood: Counter[int] = Counter()
+        self._unassigned: Counter[int] = Counter()
 
     @classmethod
     def of(cls, title: str, intervals: Iterable[Interval], marks: Iterable[Mark] = ()) -> Timeline:
-        """From the first of them to the last."""
+        """From the first interval or mark to the last."""
         all_intervals, all_marks = [*intervals], [*marks]
         times = [time for one in all_intervals for time in (one.from_ms, one.to_ms or one.from_ms)]
-        times += [time for mark in all_marks for time in (mark.at_ms, mark.at_ms + mark.stood_ms)]
+        times += [time for mark in all_marks for time in (mark.at_ms, mark.at_ms + mark.unassigned_ms)]
         made = cls(title, min(times, default=0), max(times, default=1))
         for interval in all_intervals:
             made.add(interval)
@@ -113,14 +113,14 @@ class Timeline:
             self._into_spans(row, clipped)
         else:
             row.exact.append(clipped)
-            if len(row.exact) > MOST_CELLS:
+            if len(row.exact) > MAX_CELLS:
                 for one in row.exact:
                     self._into_spans(row, one)
                 row.exact = None
 
     def _has_room_for(self, key: tuple[str, int]) -> bool:
-        """The first ones by name are shown, in whatever order they come."""
-        if len(self._rows) < MOST_ROWS:
+        """The first partitions by name are shown, in any order of arrival."""
+        if len(self._rows) < MAX_ROWS:
             return True
         last = max(self._rows)
         if key > last:
@@ -130,7 +130,7 @@ class Timeline:
         return True
 
     def _hide(self, key: tuple[str, int]) -> None:
-        if len(self._hidden) < 100_000:  # only their number is told
+        if len(self._hidden) < 100_000:  # only their number is shown
             self._hidden.add(key)
 
     def _into_spans(self, row: _Row, one: Interval) -> None:
@@ -141,16 +141,16 @@ class Timeline:
             row.spans.setdefault(span, Counter())[one.member] += max(1, together_ms)
 
     def _span(self, at_ms: int) -> int:
-        return min(MOST_CELLS - 1, (at_ms - self._from_ms) * MOST_CELLS // (self._to_ms - self._from_ms))
+        return min(MAX_CELLS - 1, (at_ms - self._from_ms) * MAX_CELLS // (self._to_ms - self._from_ms))
 
     def _bounds(self, span: int) -> tuple[int, int]:
         length = self._to_ms - self._from_ms
-        return self._from_ms + span * length // MOST_CELLS, self._from_ms + (span + 1) * length // MOST_CELLS
+        return self._from_ms + span * length // MAX_CELLS, self._from_ms + (span + 1) * length // MAX_CELLS
 
     def add_mark(self, mark: Mark) -> None:
         if self._exact_marks is not None:
             self._exact_marks.append(mark)
-            if len(self._exact_marks) > MOST_MARKS:
+            if len(self._exact_marks) > MAX_MARKS:
                 for one in self._exact_marks:
                     self._mark_into_spans(one)
                 self._exact_marks = None
@@ -160,7 +160,7 @@ class Timeline:
     def _mark_into_spans(self, mark: Mark) -> None:
         span = self._span(min(max(mark.at_ms, self._from_ms), self._to_ms))
         self._mark_spans.setdefault(span, Counter())[mark.label] += mark.count
-        self._stood[span] += mark.stood_ms
+        self._unassigned[span] += mark.unassigned_ms
 
     # -- the drawing ---------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Timeline:
             notes.append(f"{len(self._hidden):,} more partitions are not shown")
         if thinned:
             notes.append(
-                f"in {thinned:,} rows, {MOST_CELLS} spans of equal length are shown as their longest owner's: there "
+                f"in {thinned:,} rows, {MAX_CELLS} spans of equal length show their longest owner, because there "
                 "were more changes than can be drawn"
             )
         if self._exact_marks is None:
@@ -201,8 +201,8 @@ class Timeline:
         for span, labels in sorted(self._mark_spans.items()):
             (label, most), *_ = labels.most_common(1)
             count = sum(labels.values())
-            told = label if most == count else f"{label} ({most} of them)"
-            found.append(Mark(self._bounds(span)[0], told, self._stood[span], count))
+            shown = label if most == count else f"{label} ({most} of them)"
+            found.append(Mark(self._bounds(span)[0], shown, self._unassigned[span], count))
         return tuple(found)
 
 

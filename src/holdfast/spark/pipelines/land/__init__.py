@@ -1,16 +1,16 @@
-"""Topics to Parquet, each record once, whoever owns its partition.
+"""Topics to Parquet, each record once, across changes of the partition's owner.
 
     orders-lake/
       topic=orders/date=2026-11-16/0-00000000000000001200-….parquet
       _manifests/orders/0/entries/00000000000000001200.json
       _manifests/orders/0/snapshots/00000000000000000001.json
 
-Each (topic, partition) has a chain of manifest entries. An entry says: these files hold the records from `first` up to,
-and without, `end`. It is named by `first`, which is the `end` of the one before, and made by exclusive creation: of all
-writers that want to go on from there, one can. Files that no entry lists are not in the table. So what a batch wrote
-before its writer was killed, or before another was faster, does no harm.
+Each (topic, partition) has a chain of manifest entries. An entry says that these files contain the records from `first`
+up to, but excluding, `end`. It is named after `first`, which is the `end` of the previous one, and created exclusively:
+of all writers that continue from there, only one succeeds. Files that no entry lists are not in the table, so files of
+a writer that was killed, or was slower than another, are harmless.
 
-`manifest` is the format, `chain` the rules, `store` keeps both on the disk. `lander` lands one batch; `writing` runs on
-the executors; `query` is the streaming query around them. `compaction` puts small files together: a snapshot then
-stands for the entries that it has read.
+`manifest` is the format, `manifest_chain` the rules, `manifest_store` the files. `writer` lands one batch;
+`parquet_writer` runs on the executors; `land_query` is the streaming query around them. `table_compaction` merges small
+files: a snapshot then replaces the entries that it has read.
 """

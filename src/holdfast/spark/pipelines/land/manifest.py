@@ -1,4 +1,4 @@
-"""The format of manifests: entries of a partition, and snapshots that stand for many of them."""
+"""The format of manifests: entries of a partition, and snapshots that replace many entries."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from holdfast.spark.offsets import Where
-from holdfast.spark.pipelines import entries
-from holdfast.spark.pipelines.entries import decoded, encoded, name_of, parsed
+from holdfast.spark.pipelines import json_files
+from holdfast.spark.pipelines.json_files import decode_json, encode_json, name_of, parse_or_damaged
+from holdfast.types import TopicPartition
 
 WHAT: Final = "manifest"
 
@@ -16,18 +16,18 @@ WHAT: Final = "manifest"
 @dataclass(frozen=True, slots=True)
 class DataFile:
     path: str
-    """Below the directory of the table."""
+    """Relative to the directory of the table."""
     date: str
     first: int
     end: int
-    """Behind the last record. Within the entry, files of different dates may overlap; records never do."""
+    """The offset after the last record. The ranges of files with different dates may overlap; their records do not."""
     rows: int
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one batch has landed of one partition."""
+    """The records of one partition that one batch has landed."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Entry:
     writer: str
     at_ms: int
     is_lost: bool = False
-    """These records were gone before they could be read, and the user was content to go on (failOnDataLoss=false)."""
+    """These records were deleted before they could be read, and the user chose to continue (failOnDataLoss=false)."""
 
     @property
     def rows(self) -> int:
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A file that is not in the table any more; who has begun to read may still need it for a while."""
+    """A file that is not in the table any more; current readers may still need it for a while."""
 
     path: str
     at_ms: int
@@ -58,7 +58,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Stands for all entries from the first one up to `end`."""
+    """Replaces all entries from the first one up to `end`."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ class Snapshot:
     end: int
     files: tuple[DataFile, ...]
     lost: tuple[tuple[int, int], ...] = ()
-    """Ranges that were gone before they could be read."""
+    """Ranges that were deleted before they could be read."""
     replaced: tuple[Replaced, ...] = field(default=())
 
     @property
@@ -76,70 +76,70 @@ class Snapshot:
 
 
 def number_of(name: str) -> int:
-    """The first offset that an entry's name says, or the generation that a snapshot's does."""
-    return entries.number_of(name, WHAT)
+    """The first offset in an entry's name, or the generation in a snapshot's."""
+    return json_files.number_of(name, WHAT)
 
 
 def encode(what: Entry | Snapshot) -> bytes:
-    said = asdict(what)
+    fields = asdict(what)
     if isinstance(what, Entry):
-        said["rows"] = what.rows  # for people and other programs that read it
-    return encoded(said)
+        fields["rows"] = what.rows  # for people and other programs
+    return encode_json(fields)
 
 
-def decode_entry(content: bytes, where: Where, shown: str) -> Entry:
+def decode_entry(content: bytes, where: TopicPartition, shown: str) -> Entry:
     """Raises Damaged or TooNew, which name the file as `shown`."""
-    said = decoded(content, shown, WHAT)
+    fields = decode_json(content, shown, WHAT)
 
     def parse() -> Entry:
-        files = tuple(_file(one) for one in said["files"])
+        files = tuple(_file(one) for one in fields["files"])
         entry = Entry(
-            str(said["topic"]),
-            int(said["partition"]),
-            int(said["first"]),
-            int(said["end"]),
+            str(fields["topic"]),
+            int(fields["partition"]),
+            int(fields["first"]),
+            int(fields["end"]),
             files,
-            str(said["writer"]),
-            int(said["at_ms"]),
-            bool(said["is_lost"]),
+            str(fields["writer"]),
+            int(fields["at_ms"]),
+            bool(fields["is_lost"]),
         )
         fits = entry.first < entry.end and all(entry.first <= one.first < one.end <= entry.end for one in files)
         if not fits or (entry.topic, entry.partition) != where or entry.name != PurePosixPath(shown).name:
             raise ValueError("it is not where it belongs")
         return entry
 
-    return parsed(shown, parse, "entry of a manifest")
+    return parse_or_damaged(shown, parse, "entry of a manifest")
 
 
-def decode_snapshot(content: bytes, where: Where, shown: str) -> Snapshot:
-    said = decoded(content, shown, WHAT)
+def decode_snapshot(content: bytes, where: TopicPartition, shown: str) -> Snapshot:
+    fields = decode_json(content, shown, WHAT)
 
     def parse() -> Snapshot:
         snapshot = Snapshot(
-            str(said["topic"]),
-            int(said["partition"]),
-            int(said["generation"]),
-            int(said["first"]),
-            int(said["end"]),
-            tuple(_file(one) for one in said["files"]),
-            tuple((int(first), int(end)) for first, end in said["lost"]),
-            tuple(Replaced(_inside(one["path"]), int(one["at_ms"])) for one in said["replaced"]),
+            str(fields["topic"]),
+            int(fields["partition"]),
+            int(fields["generation"]),
+            int(fields["first"]),
+            int(fields["end"]),
+            tuple(_file(one) for one in fields["files"]),
+            tuple((int(first), int(end)) for first, end in fields["lost"]),
+            tuple(Replaced(_inside(one["path"]), int(one["at_ms"])) for one in fields["replaced"]),
         )
         if (snapshot.topic, snapshot.partition) != where or snapshot.name != PurePosixPath(shown).name:
             raise ValueError("it is not where it belongs")
         return snapshot
 
-    return parsed(shown, parse, "snapshot of a manifest")
+    return parse_or_damaged(shown, parse, "snapshot of a manifest")
 
 
-def _file(said: dict[str, Any]) -> DataFile:
+def _file(fields: dict[str, Any]) -> DataFile:
     return DataFile(
-        _inside(said["path"]),
-        str(said["date"]),
-        int(said["first"]),
-        int(said["end"]),
-        int(said["rows"]),
-        int(said["size_bytes"]),
+        _inside(fields["path"]),
+        str(fields["date"]),
+        int(fields["first"]),
+        int(fields["end"]),
+        int(fields["rows"]),
+        int(fields["size_bytes"]),
     )
 
 

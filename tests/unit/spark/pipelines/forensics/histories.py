@@ -1,7 +1,7 @@
 """Histories of a group, written by hand or recorded from a coordinator, and what comes of them.
 
 history = History()
-history.rebalance(at=1_000, stood=200, cause="a new member joined", generation=1, seats={"a": [0, 1]})
+history.rebalance(at=1_000, stood=200, cause=CauseCode.MEMBER_JOINED, generation=1, assignments={"a": [0, 1]})
 found = history.followed()
 assert found.summary["rebalances"] == 1
 """
@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.coordinator.effects import Append
-from holdfast.coordinator.ledger import Event
-from holdfast.spark.pipelines.forensics.facts import Kind
-from holdfast.spark.pipelines.forensics.life import Life
-from holdfast.spark.pipelines.forensics.rules import Rules
+from holdfast.coordinator.events.causes import Cause, CauseCode
+from holdfast.coordinator.events.group_event import GroupEvent
+from holdfast.coordinator.runtime.effects import Append
+from holdfast.spark.pipelines.forensics.commit_filter import CommitFilter, HistoryRecord
+from holdfast.spark.pipelines.forensics.group_analysis import GroupAnalysis
+from holdfast.spark.pipelines.forensics.records import RecordKind
 from holdfast.spark.pipelines.forensics.tables import TABLES
-from holdfast.spark.pipelines.forensics.thinning import Fact, Thinning
+from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
 from holdfast.wire.consumer_protocol import Assignment, TopicPartitions, encode_assignment
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import (
@@ -31,11 +32,12 @@ from holdfast.wire.group_records import (
     encode_key,
     encode_value,
 )
-from tests.unit.coordinator.bench import Bench
+from tests.unit.coordinator.harness import CoordinatorHarness
 
 GROUP = "orders-group"
 TOPIC = "orders"
 SESSION_MS = 10_000
+PROTOCOL_RANGE = {"cause": "protocol range", "cause_code": CauseCode.PROTOCOL_SELECTED, "cause_detail": "range"}
 
 
 def assignment(partitions: Iterable[int], topic: str = TOPIC) -> bytes:
@@ -61,7 +63,7 @@ class Found:
         return sum(row["rebalances"] for row in self.tables["savings"] if row["measure"] == measure)
 
 
-def followed(facts: Iterable[Fact], rules: Rules | None = None) -> Found:
+def followed(facts: Iterable[HistoryRecord], rules: ForensicsThresholds | None = None) -> Found:
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     unread: Counter[str] = Counter()
 
@@ -69,10 +71,10 @@ def followed(facts: Iterable[Fact], rules: Rules | None = None) -> Found:
         assert {"group_id", *row} == set(TABLES[table].names), table
         tables[table].append(row)
 
-    life = Life(rules or Rules(), emit, unread)
-    for fact in sorted(facts, key=lambda one: (one.at_ms, one.kind > Kind.EVENT, one.place)):
-        life.on(fact)
-    life.finish()
+    analysis = GroupAnalysis(rules or ForensicsThresholds(), emit, unread)
+    for fact in sorted(facts, key=lambda one: (one.at_ms, one.kind > RecordKind.EVENT, one.offset)):
+        analysis.add(fact)
+    analysis.finish()
     return Found(tables, unread)
 
 
@@ -81,53 +83,56 @@ class History:
 
     def __init__(self, group: str = GROUP) -> None:
         self.group = group
-        self.events: list[Fact] = []
+        self.events: list[HistoryRecord] = []
         self.records: list[tuple[bytes | None, bytes | None, int, int]] = []
 
-    def followed(self, rules: Rules | None = None, *, ledger: bool = True, offsets: bool = True) -> Found:
+    def followed(self, rules: ForensicsThresholds | None = None, *, ledger: bool = True, offsets: bool = True) -> Found:
         facts = [*self.events] if ledger else []
         if offsets:
-            thinning = Thinning()
-            facts += [*thinning.facts(self.records)]
+            thinning = CommitFilter()
+            facts += [*thinning.records(self.records)]
         return followed(facts, rules)
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
-    def event(self, at: int, kind: str, generation: int, **told: Any) -> None:
-        body = {"kind": kind, "group_id": self.group, "generation": generation, **told}
+    def event(self, at: int, kind: str, generation: int, **reported: Any) -> None:
+        body = {"kind": kind, "group_id": self.group, "generation": generation, **reported}
         self.raw_event(at, json.dumps({name: value for name, value in body.items() if value is not None}).encode())
 
     def raw_event(self, at: int, body: bytes | None) -> None:
-        self.events.append(Fact(self.group, at, len(self.events), Kind.EVENT, body))
+        self.events.append(HistoryRecord(self.group, at, len(self.events), RecordKind.EVENT, body))
 
     def gone(self, at: int, member: str, generation: int, how: str = "member left", **about: Any) -> None:
         self.event(at, how, generation, **{**_about(member), **about})
 
-    def started(self, at: int, generation: int, cause: str, member: str | None = None, **about: Any) -> None:
-        self.event(at, "rebalance started", generation, cause=cause, **{**_about(member), **about})
+    def started(
+        self, at: int, generation: int, cause: Cause | CauseCode | str, member: str | None = None, **about: Any
+    ) -> None:
+        """A plain text as the cause is a sentence without a code."""
+        self.event(at, "rebalance started", generation, **_why(cause), **{**_about(member), **about})
 
     def rebalance(
         self,
         at: int,
         stood: int,
-        cause: str,
+        cause: Cause | CauseCode | str,
         generation: int,
-        seats: Mapping[str, Sequence[int]],
+        assignments: Mapping[str, Sequence[int]],
         member: str | None = None,
         moved: int | None = None,
         **stored: Any,
     ) -> None:
         """From its start to its end; `generation` is the one that comes of it."""
         self.started(at, generation - 1, cause, member)
-        self.event(at + stood, "generation formed", generation, cause="protocol range", members=len(seats))
-        self.stored(at + stood, generation, seats, **stored)
+        self.event(at + stood, "generation formed", generation, **PROTOCOL_RANGE, members=len(assignments))
+        self.stored(at + stood, generation, assignments, **stored)
         self.event(
             at + stood,
             "assigned",
             generation,
-            cause="protocol range",
-            members=len(seats),
-            stood_still_ms=stood,
+            **PROTOCOL_RANGE,
+            members=len(assignments),
+            unassigned_ms=stood,
             moved_partitions=moved,
         )
 
@@ -140,7 +145,7 @@ class History:
         self,
         at: int,
         generation: int,
-        seats: Mapping[str, Sequence[int]],
+        assignments: Mapping[str, Sequence[int]],
         *,
         protocol: str = "range",
         ids: Mapping[str, str] | None = None,
@@ -150,7 +155,7 @@ class History:
     ) -> None:
         """Names that begin with "static" are instance ids; `ids` gives their member ids, `client` all client ids."""
         members = []
-        for name, partitions in seats.items():
+        for name, partitions in assignments.items():
             static = name.startswith("static")
             members.append(
                 MemberMetadata(
@@ -187,6 +192,12 @@ def _client(name: str, client: str) -> str:
     return name.partition(":")[0] if ":" in name else client
 
 
+def _why(cause: Cause | CauseCode | str) -> dict[str, str]:
+    if isinstance(cause, CauseCode):
+        cause = Cause(cause)
+    return {"cause": cause.sentence, "cause_code": cause.code} if isinstance(cause, Cause) else {"cause": cause}
+
+
 def _about(member: str | None) -> dict[str, Any]:
     if member is None:
         return {}
@@ -199,27 +210,27 @@ def _about(member: str | None) -> dict[str, Any]:
     }
 
 
-class RecordedBench(Bench):
-    """A coordinator whose journal and events are kept with their times."""
+class RecordedHarness(CoordinatorHarness):
+    """A coordinator whose group log and events are kept with their times."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.recorded: list[tuple[str, bytes, bytes | None, int]] = []
 
-    def _store(self, append: Append) -> None:
+    def _append(self, append: Append) -> None:
         fails = bool(self._failures) and self._failures[0] is not ErrorCode.NONE
         if not fails:
             for key, value in append.records:
                 stored = None if value is None else encode_value(value)
-                self.recorded.append((append.group_id, encode_key(key), stored, self.now))
-        super()._store(append)
+                self.recorded.append((append.group.id, encode_key(key), stored, self.now))
+        super()._append(append)
 
-    def followed(self, group: str = "g", rules: Rules | None = None) -> Found:
+    def followed(self, group: str = "g", rules: ForensicsThresholds | None = None) -> Found:
         mine = [(key, value, at, place) for place, (of, key, value, at) in enumerate(self.recorded) if of == group]
-        facts = [*Thinning().facts(mine)]
+        facts = [*CommitFilter().records(mine)]
         facts += [_fact(place, event) for place, event in enumerate(self.events) if event.group_id == group]
         return followed(facts, rules)
 
 
-def _fact(place: int, event: Event) -> Fact:
-    return Fact(event.group_id, event.at_ms, place, Kind.EVENT, event.to_json())
+def _fact(place: int, event: GroupEvent) -> HistoryRecord:
+    return HistoryRecord(event.group_id, event.at_ms, place, RecordKind.EVENT, event.to_json())

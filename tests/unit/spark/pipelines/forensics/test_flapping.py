@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.spark.pipelines.forensics import flapping
 from holdfast.spark.pipelines.forensics.flapping import Flapping
-from holdfast.spark.pipelines.forensics.rules import Rules
+from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
 from tests.unit.spark.pipelines.forensics.histories import History
 
 MINUTE_MS = 60_000
@@ -19,7 +19,7 @@ def leaving(times: int, every_ms: int) -> History:
     return history
 
 
-def test_a_member_that_goes_more_often_than_that_within_the_time_flaps() -> None:
+def test_a_member_that_leaves_more_often_than_that_within_the_time_flaps() -> None:
     found = leaving(5, MINUTE_MS).followed()
 
     (row,) = found.flapping
@@ -29,10 +29,10 @@ def test_a_member_that_goes_more_often_than_that_within_the_time_flaps() -> None
     assert found.summary["flapping"] == 1
 
 
-def test_one_that_goes_as_often_over_a_longer_time_does_not() -> None:
+def test_a_member_that_leaves_as_often_over_a_longer_time_does_not() -> None:
     assert leaving(5, 4 * MINUTE_MS).followed().flapping == []
     assert leaving(3, MINUTE_MS).followed().flapping == []
-    assert len(leaving(3, MINUTE_MS).followed(Rules(flap_times=2)).flapping) == 1, "the control"
+    assert len(leaving(3, MINUTE_MS).followed(ForensicsThresholds(flap_times=2)).flapping) == 1, "the control"
 
 
 def test_a_static_member_that_restarts_again_and_again_flaps_too() -> None:
@@ -49,8 +49,8 @@ def test_a_static_member_that_restarts_again_and_again_flaps_too() -> None:
 def test_without_a_ledger_absence_is_seen() -> None:
     history = History()
     for number in range(8):
-        seats = {"b": [0], f"a:{number}": [1]} if number % 2 else {"b": [0, 1]}
-        history.stored(number * 1_000, number + 1, seats)
+        assignments = {"b": [0], f"a:{number}": [1]} if number % 2 else {"b": [0, 1]}
+        history.stored(number * 1_000, number + 1, assignments)
     history.stored(9_000, 9, {"b": [0, 1]})
 
     (row,) = history.followed().flapping
@@ -58,14 +58,14 @@ def test_without_a_ledger_absence_is_seen() -> None:
     assert (row["member"], row["gone"]) == ("a on /10.0.0.1", 4)
 
 
-def test_a_flood_of_names_is_forgotten_and_who_flaps_is_not() -> None:
+def test_a_flood_of_names_is_dropped_and_flapping_members_are_kept() -> None:
     rows: list[object] = []
-    watched = Flapping(Rules(), lambda _table, row: rows.append(row["member"]))
+    watched = Flapping(ForensicsThresholds(), lambda _table, row: rows.append(row["member"]))
     for at in range(4):
         watched.on_gone("flaps", False, "left", at)
-    for number in range(3 * flapping.MOST_REMEMBERED):
+    for number in range(3 * flapping.MAX_REMEMBERED):
         watched.on_gone(f"once-{number}", False, "left", 1_000_000 + number * 100)
-        assert len(watched._members) <= flapping.MOST_REMEMBERED
+        assert len(watched._members) <= flapping.MAX_REMEMBERED
 
     watched.finish()
 

@@ -1,4 +1,4 @@
-"""What can be told before Spark is asked, and what Spark says put into one sentence."""
+"""What can be reported before Spark runs, and errors of Spark in one sentence."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.forensics.job import check, sentence
-from holdfast.spark.pipelines.forensics.rules import Rules
+from holdfast.spark.pipelines.forensics.job import check, spark_error_text
+from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
 
 BROKER = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -16,19 +16,19 @@ BROKER = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 @pytest.mark.parametrize(
     ("options", "source", "rules", "said"),
     [
-        ({}, "auto", Rules(), "option kafka.bootstrap.servers is missing"),
-        ({**BROKER, "subscribe": "orders"}, "auto", Rules(), "option 'subscribe' is not for forensics"),
-        ({**BROKER, "kafka.no.such": "1"}, "auto", Rules(), "no.such"),
-        (BROKER, "zookeeper", Rules(), "source is 'zookeeper'; it can be auto, ledger, offsets"),
-        (BROKER, "auto", Rules(since_ms=5, until_ms=5), "ends before it begins"),
+        ({}, "auto", ForensicsThresholds(), "option kafka.bootstrap.servers is missing"),
+        ({**BROKER, "subscribe": "orders"}, "auto", ForensicsThresholds(), "option 'subscribe' is not for forensics"),
+        ({**BROKER, "kafka.no.such": "1"}, "auto", ForensicsThresholds(), "no.such"),
+        (BROKER, "zookeeper", ForensicsThresholds(), "source is 'zookeeper'; it can be auto, ledger, offsets"),
+        (BROKER, "auto", ForensicsThresholds(since_ms=5, until_ms=5), "ends before it begins"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    tmp_path: Path, options: dict[str, str], source: str, rules: Rules, said: str
+    tmp_path: Path, options: dict[str, str], source: str, rules: ForensicsThresholds, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         check(tmp_path / "report", options, source, rules)
-    check(tmp_path / "report", BROKER, "auto", Rules())  # the control
+    check(tmp_path / "report", BROKER, "auto", ForensicsThresholds())  # the control
 
 
 def test_what_a_task_failed_with_is_found_in_the_stack() -> None:
@@ -37,8 +37,9 @@ def test_what_a_task_failed_with_is_found_in_the_stack() -> None:
 holdfast.client.errors.ConnectionFailed: nothing could be read of t-0 from 3 on for 60 s
     at org.apache.spark.api.python.BasePythonRunner
 """
-    assert sentence(said) == "Spark could not finish the job: nothing could be read of t-0 from 3 on for 60 s"
+    assert spark_error_text(said) == "Spark could not finish the job: nothing could be read of t-0 from 3 on for 60 s"
     assert (
-        sentence("\n[OUT_OF_MEMORY] too much\n at java") == "Spark could not finish the job: [OUT_OF_MEMORY] too much"
+        spark_error_text("\n[OUT_OF_MEMORY] too much\n at java")
+        == "Spark could not finish the job: [OUT_OF_MEMORY] too much"
     )
-    assert sentence("") == "Spark could not finish the job: it does not say why"
+    assert spark_error_text("") == "Spark could not finish the job: it does not say why"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.coordinator.events.causes import CauseCode
 from tests.unit.spark.pipelines.forensics.histories import Found, History
 
 
@@ -28,9 +29,9 @@ def test_a_member_that_went_has_nothing_from_then_on() -> None:
     """By the ledger; without it, what the member had is its own until somebody else has it."""
     for ledger in (True, False):
         history = History()
-        history.rebalance(1_000, 0, "a new member joined", 1, {"a": [0], "b": [1]}, "a")
+        history.rebalance(1_000, 0, CauseCode.MEMBER_JOINED, 1, {"a": [0], "b": [1]}, "a")
         history.gone(5_000, "b", 1, "session expired")
-        history.rebalance(5_000, 800, "a member's session expired", 2, {"a": [0, 1]}, "b")
+        history.rebalance(5_000, 800, CauseCode.SESSION_EXPIRED, 2, {"a": [0, 1]}, "b")
 
         found = history.followed(ledger=ledger)
 
@@ -71,9 +72,9 @@ def test_a_partition_of_two_members_in_one_generation_has_two_owners() -> None:
     assert found.summary["two_owners"] == 2
 
 
-def test_a_process_that_is_fenced_was_there_since_its_seat_was_taken() -> None:
+def test_a_fenced_process_was_present_since_it_was_replaced() -> None:
     history = History()
-    history.rebalance(1_000, 0, "a new member joined", 1, {"static-1": [0, 1], "a": [2]}, "a")
+    history.rebalance(1_000, 0, CauseCode.MEMBER_JOINED, 1, {"static-1": [0, 1], "a": [2]}, "a")
     history.event(5_000, "static member rejoined", 1, member_id="new", instance_id="static-1")
     history.stored(5_000, 1, {"static-1": [0, 1], "a": [2]}, ids={"static-1": "new"})
     without = history.followed()
@@ -87,12 +88,12 @@ def test_a_process_that_is_fenced_was_there_since_its_seat_was_taken() -> None:
     assert "as old, on /10.0.0.9" in found.two_owners[0]["other"]
 
 
-def test_a_group_that_is_deleted_and_made_anew_owns_nothing_in_between() -> None:
+def test_a_group_that_is_deleted_and_created_again_owns_nothing_in_between() -> None:
     history = History()
-    history.rebalance(1_000, 0, "a new member joined", 1, {"a": [0]}, "a")
+    history.rebalance(1_000, 0, CauseCode.MEMBER_JOINED, 1, {"a": [0]}, "a")
     history.event(2_000, "group deleted", 1, cause="deleted by request")
     history.forgotten(2_000)
-    history.rebalance(9_000, 0, "a new member joined", 2, {"b": [0]}, "b")
+    history.rebalance(9_000, 0, CauseCode.MEMBER_JOINED, 2, {"b": [0]}, "b")
 
     found = history.followed()
 

@@ -1,4 +1,4 @@
-"""Who owned what, made small enough to be looked at."""
+"""The owners of partitions over time, reduced to a size that can be drawn."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from holdfast.spark.pipelines.forensics import page
-from holdfast.spark.pipelines.forensics.page import section
+from holdfast.coordinator.events.causes import CauseCode
+from holdfast.spark.pipelines.forensics import html_report
+from holdfast.spark.pipelines.forensics.html_report import section
 from holdfast.spark.pipelines.forensics.timeline import (
-    MOST_CELLS,
-    MOST_MARKS,
-    MOST_ROWS,
+    MAX_CELLS,
+    MAX_MARKS,
+    MAX_ROWS,
     Cell,
     Drawing,
     Interval,
@@ -46,45 +47,45 @@ def test_a_short_history_is_drawn_as_it_was() -> None:
 
 def test_a_long_one_is_as_large_and_says_what_it_leaves_out() -> None:
     timeline = Timeline("g", 0, 1_000_000)
-    for number in range(20 * MOST_CELLS):
+    for number in range(20 * MAX_CELLS):
         timeline.add(Interval("orders", 0, f"m{number % 3}", number * 400, (number + 1) * 400))
-    for partition in range(1, 3 * MOST_ROWS):
+    for partition in range(1, 3 * MAX_ROWS):
         timeline.add(Interval("orders", partition, "m0", 0, None))
-    for number in range(10 * MOST_MARKS):
+    for number in range(10 * MAX_MARKS):
         timeline.add_mark(Mark(number * 400, "a member left" if number % 3 else "a new member joined", 10))
 
     drawing = timeline.drawing()
 
-    assert len(drawing.rows) == MOST_ROWS
-    assert all(len(cells) <= MOST_CELLS for _, cells in drawing.rows)
+    assert len(drawing.rows) == MAX_ROWS
+    assert all(len(cells) <= MAX_CELLS for _, cells in drawing.rows)
     assert drawing.rows[0][1][0].owners == 3
-    assert len(drawing.marks) <= MOST_CELLS
-    assert sum(mark.count for mark in drawing.marks) == 10 * MOST_MARKS
-    assert sum(mark.stood_ms for mark in drawing.marks) == 10 * MOST_MARKS * 10
-    assert drawing.notes[0] == f"{2 * MOST_ROWS} more partitions are not shown"
-    assert "longest owner's" in drawing.notes[1]
+    assert len(drawing.marks) <= MAX_CELLS
+    assert sum(mark.count for mark in drawing.marks) == 10 * MAX_MARKS
+    assert sum(mark.unassigned_ms for mark in drawing.marks) == 10 * MAX_MARKS * 10
+    assert drawing.notes[0] == f"{2 * MAX_ROWS} more partitions are not shown"
+    assert "longest owner" in drawing.notes[1]
     assert len(section(drawing)) < 1_500_000
 
 
 def test_the_longest_owner_of_a_span_is_shown() -> None:
-    timeline = Timeline("g", 0, MOST_CELLS * 100)
-    for number in range(MOST_CELLS):
+    timeline = Timeline("g", 0, MAX_CELLS * 100)
+    for number in range(MAX_CELLS):
         begin = number * 100
         timeline.add(Interval("t", 0, "short", begin, begin + 30))
         timeline.add(Interval("t", 0, "long", begin + 30, begin + 100))
 
     ((_, cells),) = timeline.drawing().rows
 
-    assert cells == (Cell(0, MOST_CELLS * 100, "long", 2),)
+    assert cells == (Cell(0, MAX_CELLS * 100, "long", 2),)
 
 
 def test_the_first_partitions_by_name_are_shown_in_whatever_order_they_come() -> None:
     for order in (1, -1):
         timeline = Timeline("g", 0, 100)
-        for partition in [*range(2 * MOST_ROWS)][::order]:
+        for partition in [*range(2 * MAX_ROWS)][::order]:
             timeline.add(Interval("t", partition, "a", 0, 50))
 
-        assert [name for name, _ in timeline.drawing().rows] == [f"t-{number}" for number in range(MOST_ROWS)]
+        assert [name for name, _ in timeline.drawing().rows] == [f"t-{number}" for number in range(MAX_ROWS)]
 
 
 class _Elements(HTMLParser):
@@ -110,7 +111,9 @@ class _Elements(HTMLParser):
 
 
 def test_the_page_has_a_row_for_each_partition_and_a_line_for_each_rebalance() -> None:
-    markup = page.page("title", ["said"], [section(small(), [("rebalances", "1")], {"a new member joined": 1})])
+    markup = html_report.page(
+        "title", ["said"], [section(small(), [("rebalances", "1")], {CauseCode.MEMBER_JOINED: 1})]
+    )
 
     found = _Elements(markup)
 
@@ -127,7 +130,7 @@ def test_the_page_has_a_row_for_each_partition_and_a_line_for_each_rebalance() -
 def test_nothing_is_fetched_and_names_stay_text() -> None:
     drawing = Timeline.of(HOSTILE, [Interval(HOSTILE, 0, HOSTILE, 0, 10)], [Mark(5, HOSTILE)]).drawing()
 
-    markup = page.page(HOSTILE, [HOSTILE], [section(drawing, [(HOSTILE, HOSTILE)], {HOSTILE: 1})])
+    markup = html_report.page(HOSTILE, [HOSTILE], [section(drawing, [(HOSTILE, HOSTILE)], {HOSTILE: 1})])
 
     found = _Elements(markup)
     tags = {tag for tag, _ in found.tags}

@@ -1,0 +1,74 @@
+"""The longest pause of Holdfast's event loop under load, compared with that of a process that only waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Final
+
+from benchmarks.cases import throughput
+from benchmarks.measure import HOLDFAST, Plan, Result, Row
+from benchmarks.results import REPOSITORY
+from benchmarks.servers import longest_pause_ms, settle
+from benchmarks.tables import figure, paragraph, table
+from tests.support.holdfast_broker import HoldfastBroker
+
+NAME: Final = "pauses"
+RULE_MS: Final = 5
+"""Nothing should block the event loop for longer than this."""
+
+_STOP_TIMEOUT_S: Final = 10
+
+
+def run(plan: Plan) -> Result:
+    wide = [shape for shape in throughput.shapes(plan) if shape.partitions > 1]
+    rows: list[Row] = []
+    for number in range(1, plan.rounds + 1):
+        for shape in wide:
+            with plan.attempt(shape.label, HOLDFAST, number):
+                rows.append(Row(shape.label, HOLDFAST, number, _round(shape)))
+    return Result(NAME, {"records": {shape.label: shape.records for shape in wide}}, rows)
+
+
+def _round(shape: throughput.Shape) -> dict[str, float]:
+    """A separate broker, so that the pause that it logs at shutdown is that of this load."""
+    broker = HoldfastBroker()
+    try:
+        broker.start()
+        settle()
+        probe = subprocess.Popen(
+            [sys.executable, str(REPOSITORY / "benchmarks" / "wakeup_probe.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        throughput.measure(broker, HOLDFAST, shape, 1)
+        printed, _ = probe.communicate(timeout=_STOP_TIMEOUT_S)
+        broker.stop()
+        return {"pause_ms": longest_pause_ms(broker.log_text()), "bystander_ms": float(printed)}
+    finally:
+        broker.__exit__(None, None, None)
+
+
+def section(result: Result) -> list[str]:
+    records = "; ".join(f"{series}: {count:,}" for series, count in result.settings["records"].items())
+    text = (
+        f"A new broker for every round serves the records of the section on produce and consume ({records}). Its event"
+        " loop ticks every 50 ms. When the broker stops, it logs the largest delay of a tick. During the same load,"
+        " another process does nothing but such ticks, which shows the delays caused by the machine and its scheduler."
+        f" Nothing may run longer than {RULE_MS} ms on the event loop. A figure close to that of the other process is"
+        " caused by the machine, not by the broker."
+    )
+    rows = [
+        (
+            series,
+            figure(result.values(series, HOLDFAST, "pause_ms")),
+            figure(result.values(series, HOLDFAST, "bystander_ms")),
+        )
+        for series in result.settings["records"]
+    ]
+    return [
+        paragraph(text),
+        "",
+        *table(("longest pause, ms", "Holdfast's event loop", "a process that only waits"), rows),
+    ]

@@ -1,0 +1,90 @@
+"""Members that join one group at once, from a hundred to twenty thousand."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from benchmarks import by_size, plots
+from benchmarks.by_size import Cost, Shown
+from benchmarks.measure import Plan, Result
+from benchmarks.members import JOIN_VERSION, join_all, remove_all
+from benchmarks.servers import Broker
+from benchmarks.tables import Verdict, paragraph
+
+NAME: Final = "size-joins"
+UNIT: Final = "members"
+COSTS: Final = (
+    Cost("server_cpu_s", "joins until stable, CPU", "server CPU s"),
+    Cost("seconds", "joins until stable, time", "s"),
+)
+HEARTBEAT_MS: Final = 1000
+MESSAGE_MAX_BYTES: Final = 20 * 1024 * 1024
+SIZES: Final = (100, 1000, 5000, 20_000)
+
+_NO_DELAY: Final = {"group.initial.rebalance.delay.ms": "0"}
+_LARGE_RECORDS: Final = {"message.max.bytes": str(MESSAGE_MAX_BYTES)}
+"""A group is one record, in Kafka of at most this size; in Holdfast it can fill a whole segment by default."""
+_AT_LEAST: Final = 1000
+"""The number of members that join in every round: ten groups of a hundred, one after the other."""
+_numbers: Final = itertools.count(1)
+
+
+def run(plan: Plan) -> Result:
+    sizes = by_size.connected(SIZES) if not plan.quick else [20, 100, 400]
+    warm_ups = plan.pick(full=3, quick=1)
+
+    def prepare(broker: Broker, members: int) -> None:
+        for _ in range(warm_ups):
+            _join(broker, min(members, _AT_LEAST))
+
+    def measure(broker: Broker, members: int, _: None) -> dict[str, float]:
+        groups = max(1, _AT_LEAST // members) if not plan.quick else 1
+        taken = [_join(broker, members) for _ in range(groups)]
+        return {name: sum(one[name] for one in taken) / groups for name in taken[0]}
+
+    rows = by_size.take_rounds(plan, sizes, UNIT, _NO_DELAY, prepare, measure, kafka=_LARGE_RECORDS)
+    settings = {"sizes": sizes, "unit": UNIT, "warm_ups": warm_ups, "message_max_bytes": MESSAGE_MAX_BYTES}
+    return Result(NAME, settings, rows)
+
+
+def _join(broker: Broker, members: int) -> dict[str, float]:
+    group = f"joins-{next(_numbers)}"
+    figures = join_all(broker, group, members, HEARTBEAT_MS)
+    remove_all(broker, group)
+    return figures
+
+
+_SHOWN: Final = (
+    Shown("seconds", "until stable, s"),
+    Shown("generations", "generations"),
+    Shown("server_cpu_s", "CPU s"),
+    Shown("server_cpu_per_million", "CPU ms per member", 1e-3),
+)
+
+
+def section(result: Result) -> list[str]:
+    settings = result.settings
+    text = (
+        f"Static members (JoinGroup v{JOIN_VERSION}) join one new group at the same time, each on its own connection,"
+        f" by `benchmarks/members.c` as in the section on joins, with heartbeats every {HEARTBEAT_MS} ms. Of smaller"
+        f" groups, as many are formed one after the other as have {_AT_LEAST:,} members together, and the figures are"
+        f" those of one. {settings['warm_ups']} joins before the first round are not counted. The CPU time of the"
+        " server counts from the first JoinGroup until the group is stable."
+    )
+    ratio = Shown("seconds", "time")
+    shown = by_size.tables(result, _SHOWN, COSTS, ratio)
+    return [
+        paragraph(text + by_size.limited(result, max(SIZES)) + by_size.method()),
+        "",
+        *plots.image(result, COSTS),
+        *shown,
+    ]
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    return by_size.verdicts(result, COSTS)
+
+
+def pictures(result: Result) -> dict[str, str]:
+    return plots.pictures(result, COSTS)

@@ -1,0 +1,102 @@
+"""Rows per second through `land`, compared with the same source and Spark's own Parquet sink, without manifests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.cases.throughput import Shape
+from benchmarks.librdkafka import new_topic, run_client
+from benchmarks.measure import Plan, Result, Row, alternating
+from benchmarks.servers import settle
+from benchmarks.spark_land import BARE, BARE_BY_DATE, LAND, WAYS
+from benchmarks.spark_process import SparkProcess, reported
+from benchmarks.tables import Target, Verdict, figure, paragraph, table, times
+from tests.support.holdfast_broker import HoldfastBroker
+
+NAME: Final = "spark-land"
+TARGET: Final = Target("at least", 0.8)
+CORES: Final = 2
+SERIES: Final = "topic in Holdfast"
+_PATIENCE_S: Final = 700.0
+_SHOWN: Final = {
+    LAND: "`land`",
+    BARE: "Spark's Parquet sink",
+    BARE_BY_DATE: "Spark's Parquet sink, by topic and date as `land`",
+}
+
+
+def run(plan: Plan) -> Result:
+    shape = Shape(100, 12, plan.pick(full=3_000_000, quick=300_000))
+    per_batch = shape.records // 3
+    rows: list[Row] = []
+    with HoldfastBroker() as broker, new_topic(broker, shape.partitions) as topic:
+        run_client(
+            "produce",
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            partitions=shape.partitions,
+            records=shape.records,
+            record_bytes=shape.record_bytes,
+            server_pid=broker.pid,
+            full_batches=True,
+        )
+        with SparkProcess(CORES, own_source=False) as spark:
+            settle()
+            for number in range(plan.rounds + 1):
+                for way in alternating(WAYS, number):
+                    with plan.attempt(SERIES, way, number):
+                        figures = spark.ask(
+                            "land",
+                            _PATIENCE_S,
+                            way=way,
+                            bootstrap=broker.bootstrap,
+                            topic=topic,
+                            records=shape.records,
+                            per_batch=per_batch,
+                        )
+                        if number:  # the first time, Java compiles the code
+                            rows.append(Row(SERIES, way, number, figures))
+            versions = spark.versions
+    settings = {
+        "records": shape.records,
+        "shape": shape.label,
+        "per_batch": per_batch,
+        "cores": CORES,
+        "versions": versions,
+    }
+    return Result(NAME, settings, rows)
+
+
+def section(result: Result) -> list[str]:
+    head = ("", "rows/s", "files", "bytes/row", "`land` ÷ it", "target")
+    rows = [
+        (
+            shown,
+            figure(result.values(SERIES, way, "rows_per_s")),
+            figure(result.values(SERIES, way, "files")),
+            figure(result.values(SERIES, way, "bytes_per_row")),
+            "" if way == LAND else times(result.ratio(SERIES, "rows_per_s", over=way)),
+            str(TARGET) if way == BARE else "",
+        )
+        for way, shown in _SHOWN.items()
+    ]
+    return [paragraph(_method(result)), "", *table(head, rows)]
+
+
+def _method(result: Result) -> str:
+    settings = result.settings
+    return (
+        f"A query reads {settings['records']:,} records ({settings['shape']}) of a topic in Holdfast with"
+        f" Trigger.AvailableNow, in batches of {settings['per_batch']:,}, and writes them as Parquet."
+        " `holdfast.spark.Land` flushes its files to the device and records them in manifests. Spark's own Parquet"
+        " sink, with the same source, does neither. They take turns in one Spark application with"
+        f" `local[{settings['cores']}]`, after one round that is not counted. The time is from the start of the query"
+        f" to its end. {reported(settings['versions'])}."
+    )
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    ratio = result.ratio(SERIES, "rows_per_s", over=BARE)
+    if ratio is None:
+        return []
+    return [Verdict("Spark, land: rows/s ÷ the bare source into Parquet", TARGET, ratio)]

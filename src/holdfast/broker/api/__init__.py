@@ -1,0 +1,1 @@
+"""The supported APIs: the registry of handlers, the handlers, their checks, and the services that they use."""

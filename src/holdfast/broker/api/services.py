@@ -1,0 +1,65 @@
+"""The services that handlers use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.broker.api.rejected_transactions import RejectedTransactionsLog
+from holdfast.broker.authorization.authorizer import Authorizer
+from holdfast.broker.authorization.user_changes import UserChanges
+from holdfast.broker.clock import wall_clock_ms
+from holdfast.broker.config.broker import BrokerConfig
+from holdfast.broker.config.dynamic import DynamicBrokerConfig
+from holdfast.broker.groups.service import GroupCoordinatorService
+from holdfast.broker.storage.disk_health import DiskHealth
+from holdfast.broker.storage.flusher import Flusher
+from holdfast.broker.storage.producer_ids import ProducerIds
+from holdfast.broker.storage.topics import Topics
+from holdfast.broker.util.shielded_tasks import ShieldedTasks
+from holdfast.broker.util.slices import SliceScheduler
+from holdfast.log import DataDirectory
+
+MAX_DECOMPRESSING = 2
+"""The number of large record batches that are decompressed at a time. Each takes up to 64 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Services:
+    dynamic_config: DynamicBrokerConfig
+    data: DataDirectory
+    topics: Topics
+    producer_ids: ProducerIds
+    flusher: Flusher
+    disk_health: DiskHealth
+    groups: GroupCoordinatorService
+    user_changes: UserChanges | None
+    """None without a users file."""
+    tasks: ShieldedTasks
+    slices: SliceScheduler
+    now_ms: Callable[[], int] = wall_clock_ms
+    """Wall-clock time for timestamps that are stored or displayed, never for deadlines."""
+    rejected_transactions: RejectedTransactionsLog = field(default_factory=RejectedTransactionsLog)
+    decompression_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_DECOMPRESSING))
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The current configuration. Dynamic configs can change while the broker runs."""
+        return self.dynamic_config.current
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        return None if self.user_changes is None else self.user_changes.authorizer
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def rack(self) -> str | None:
+        return self.config.broker_rack
+
+    @property
+    def cluster_id(self) -> str:
+        return self.data.cluster_id

@@ -1,0 +1,1 @@
+"""Authentication and authorization of clients: SASL, the users file and access control lists."""

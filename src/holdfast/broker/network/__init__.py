@@ -1,0 +1,1 @@
+"""Listeners, connections, TLS, framing, replies, and the memory that requests may take."""

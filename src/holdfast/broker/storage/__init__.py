@@ -1,0 +1,1 @@
+"""Topics and partitions on disk, flushing, retention and compaction, producer ids."""

@@ -1,0 +1,1 @@
+"""What Holdfast adds to Kafka's group protocol. `hooks` attaches it."""

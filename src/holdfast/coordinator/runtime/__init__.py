@@ -1,0 +1,1 @@
+"""Commands, timers and effects, the same for every type of group."""

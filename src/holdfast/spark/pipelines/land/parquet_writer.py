@@ -1,0 +1,226 @@
+"""On the executors: rows of a batch into Parquet files, one for each topic, partition and date.
+
+A file has its final name from the start, because no manifest lists it before it is complete. An error of the disk is
+reported as a row, like the files, so that the user reads one sentence and not the stack trace of a task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet as pq
+
+from holdfast.spark.pipelines.land.manifest import DataFile
+from holdfast.types import TopicPartition
+
+REPORT: Final = (
+    "topic STRING, partition INT, path STRING, date STRING, first BIGINT, end BIGINT, rows BIGINT, size_bytes BIGINT,"
+    " problem STRING, errno INT"
+)
+"""The report of a task to the driver: its files, or an error."""
+_REPORT: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("path", pa.string()),
+        ("date", pa.string()),
+        ("first", pa.int64()),
+        ("end", pa.int64()),
+        ("rows", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("problem", pa.string()),
+        ("errno", pa.int32()),
+    ]
+)
+ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 128 * 1024 * 1024
+"""Bytes that a task buffers: for one file, and for all open files."""
+_DAY_US: Final = 86_400_000_000
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_FIRST_DAY: Final = date.min.toordinal() - _EPOCH
+_LAST_DAY: Final = date.max.toordinal() - _EPOCH
+"""Days since 1970. A producer may write any timestamp; those without a date are stored under the nearest one."""
+_UTC: Final = pa.timestamp("us", "UTC")
+OPTIONS: Final[dict[str, Any]] = {
+    "compression": "snappy",
+    # Values are rarely equal; offsets and timestamps grow in small steps.
+    "use_dictionary": ["key", "partition", "timestampType"],
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "store_schema": False,
+}
+
+Key = tuple[str, int, int]
+"""Topic, partition, and the days since 1970."""
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch], table: str, floors: Mapping[TopicPartition, int]
+) -> Iterator[pa.RecordBatch]:
+    """Writes the rows of the partitions in `floors`, from that offset on. Yields rows of `REPORT`."""
+    files = _Files(Path(table))
+    try:
+        for batch in batches:
+            for key, rows in split(batch):
+                kept = _rows_from(rows, floors.get(key[:2]))
+                if kept is not None:
+                    files.add(key, kept)
+        reports = files.close()
+    except OSError as error:
+        files.abort()
+        for _ in batches:  # Spark reports another error if a task does not read its input to the end
+            continue
+        reports = [_report(problem=f"{error.strerror or error}", errno=error.errno)]
+    if reports:
+        yield pa.RecordBatch.from_pylist(reports, _REPORT)
+
+
+def split(batch: pa.RecordBatch) -> list[tuple[Key, pa.RecordBatch]]:
+    """By topic, partition and date. Most batches have one of each."""
+    if batch.num_rows == 0:
+        return []
+    topics = batch.column("topic").dictionary_encode()
+    codes = topics.indices.to_numpy(zero_copy_only=False)
+    numbers = batch.column("partition").to_numpy(zero_copy_only=False)
+    days = np.clip(_microseconds(batch) // _DAY_US, _FIRST_DAY, _LAST_DAY)
+    if all(one.min() == one.max() for one in (codes, numbers, days)):
+        return [((topics.dictionary[0].as_py(), int(numbers[0]), int(days[0])), batch)]
+    keys, which = np.unique(np.stack([codes, numbers, days], axis=1), axis=0, return_inverse=True)
+    return [
+        ((topics.dictionary[int(code)].as_py(), int(number), int(day)), batch.filter(pa.array(which.reshape(-1) == at)))
+        for at, (code, number, day) in enumerate(keys)
+    ]
+
+
+def _microseconds(batch: pa.RecordBatch) -> Any:
+    return batch.column("timestamp").cast(_UTC).view(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _rows_from(rows: pa.RecordBatch, floor: int | None) -> pa.RecordBatch | None:
+    if floor is None:
+        return None
+    offsets = rows.column("offset")
+    if pc.min(offsets).as_py() < floor:
+        rows = rows.filter(pc.greater_equal(offsets, floor))
+    return rows if rows.num_rows else None
+
+
+class _Files:
+    """The files that a task has open."""
+
+    def __init__(self, table: Path) -> None:
+        self._table = table
+        self._open: dict[Key, _OpenFile] = {}
+
+    def add(self, key: Key, rows: pa.RecordBatch) -> None:
+        if key not in self._open:
+            self._open[key] = _OpenFile(self._table, key, rows)
+        self._open[key].add(rows)
+        if sum(one.buffered_bytes for one in self._open.values()) >= MAX_BUFFERED_BYTES:
+            for one in self._open.values():
+                one.flush()
+
+    def close(self) -> list[dict[str, Any]]:
+        return [_report(one.close(), key) for key, one in sorted(self._open.items())]
+
+    def abort(self) -> None:
+        for one in self._open.values():
+            one.abort()
+
+
+class _OpenFile:
+    def __init__(self, table: Path, key: Key, rows: pa.RecordBatch) -> None:
+        topic, partition, day = key
+        self._date = date.fromordinal(_EPOCH + day).isoformat()
+        first = pc.min(rows.column("offset")).as_py()
+        self._path = f"topic={topic}/date={self._date}/{partition}-{first:020d}-{uuid.uuid4().hex}.parquet"
+        self._full_path = table / self._path
+        self._first: int = first
+        self._end: int = first
+        self._rows = 0
+        self._buffered: list[pa.RecordBatch] = []
+        self.buffered_bytes = 0
+        self._schema = _file_columns(rows).schema
+        self._full_path.parent.mkdir(parents=True, exist_ok=True)
+        self._sink = open_sink(self._full_path)
+        self._parquet: Any = self._sink  # until there is one
+        try:
+            self._parquet = pq.ParquetWriter(self._sink, self._schema, **OPTIONS)
+        except OSError:
+            self.abort()
+            raise
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        offsets = pc.min_max(rows.column("offset"))
+        self._first = min(self._first, offsets["min"].as_py())
+        self._end = max(self._end, offsets["max"].as_py() + 1)
+        self._rows += rows.num_rows
+        stored = _file_columns(rows)
+        self._buffered.append(stored)
+        self.buffered_bytes += stored.nbytes
+        if self.buffered_bytes >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._buffered:
+            buffered, self._buffered, self.buffered_bytes = self._buffered, [], 0
+            table = pa.Table.from_batches(buffered, self._schema)
+            self._parquet.write_table(table, row_group_size=table.num_rows)
+
+    def close(self) -> DataFile:
+        self.flush()
+        self._parquet.close()
+        self._sink.close()
+        sync_file(self._full_path)
+        return DataFile(self._path, self._date, self._first, self._end, self._rows, self._full_path.stat().st_size)
+
+    def abort(self) -> None:
+        """On a full disk closing fails as well, and the partial file must be deleted."""
+        for end in (self._parquet.close, self._sink.close, self._full_path.unlink):
+            with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+                end()
+
+
+def open_sink(path: Path) -> Any:
+    return pa.OSFile(str(path), "wb")
+
+
+def sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns of a file: the topic is in its path."""
+    names = [name for name in rows.schema.names if name != "topic"]
+    columns = [rows.column(name).cast(_UTC) if name == "timestamp" else rows.column(name) for name in names]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _report(
+    file: DataFile | None = None, key: Key | None = None, problem: str | None = None, errno: int | None = None
+) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(_REPORT.names)
+    if file is not None and key is not None:
+        row |= {
+            "topic": key[0],
+            "partition": key[1],
+            "path": file.path,
+            "date": file.date,
+            "first": file.first,
+            "end": file.end,
+            "rows": file.rows,
+            "size_bytes": file.size_bytes,
+        }
+    return row | {"problem": problem, "errno": errno}

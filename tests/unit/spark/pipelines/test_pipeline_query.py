@@ -1,0 +1,123 @@
+"""Errors that the user of a query gets."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.client.errors import ConfigError
+from holdfast.spark.batch_offsets import BatchOffsets, OffsetRange
+from holdfast.spark.options import stream_options
+from holdfast.spark.pipelines import Aggregate, Land
+from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.spark.pipelines.land.writer import TableWriter
+from holdfast.spark.pipelines.pipeline_query import _spark_error_text
+from holdfast.spark.stream_planner import StreamPlanner
+from tests.support.spark_harness import SparkHarness
+from tests.unit.spark.pipelines.land_harness import writing
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "kafka.group.id": "lake", "subscribe": "orders"}
+
+
+def test_errors_of_spark_are_reported_without_its_additions() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 096b1d61, runId = 637d74f5] terminated with exception: the topic 'x' does not\n"
+        "exist SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 096b1d61]\n"
+    )
+
+    assert _spark_error_text(said) == "the topic 'x' does not exist"
+    assert _spark_error_text("") == "Spark has ended the query"
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+
+    with pytest.raises(ConfigError, match=r"land runs on the driver: .* not one of Spark Connect"):
+        Land(session, "lake", OPTIONS)
+    with pytest.raises(ConfigError, match=r"aggregate runs on the driver: .* not one of Spark Connect"):
+        Aggregate(session, "totals", OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"subscribes": "x"}, "did you mean 'subscribe'"),
+        ({"endingOffsets": "latest"}, "is not for a streaming query"),
+        ({"kafka.enable.auto.commit": "true"}, "cannot be set"),
+    ],
+)
+def test_options_of_the_source_are_checked_before_anything_is_started(options: dict[str, str], said: str) -> None:
+    session: Any = object()  # it is not asked for anything
+
+    with pytest.raises(ConfigError, match=said):
+        Land(session, "lake", {**OPTIONS, **options})
+
+
+def test_an_invalid_state_is_reported_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    session: Any = object()
+
+    with pytest.raises(ConfigError, match="aggregate does not support the option minPartitions"):
+        Aggregate(session, "totals", {**OPTIONS, "minPartitions": 7})
+    with pytest.raises(ConfigError, match="is no length of time"):
+        Aggregate(session, "totals", OPTIONS, window="soon")
+
+    assert list(tmp_path.iterdir()) == []
+    Aggregate(session, "totals", OPTIONS)
+    assert len(list(tmp_path.iterdir())) == 2, "the control: a dynamic one has a checkpoint and a cache"
+
+
+def test_a_static_member_keeps_its_cache_and_a_dynamic_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    session: Any = object()
+    static = {**OPTIONS, "kafka.group.instance.id": "totals-1"}
+
+    by_default = [Aggregate(session, path, static)._cache for path in ("totals", "totals", "others")]
+    given = Aggregate(session, "totals", static, cache=tmp_path / "given")
+    dynamic = Aggregate(session, "totals", OPTIONS, cache=tmp_path / "given")
+
+    assert by_default[0] == by_default[1] != by_default[2]
+    assert {path.parent.parent for path in by_default} == {tmp_path / "home" / "holdfast" / "aggregate"}
+    assert given._cache == tmp_path / "given" / "totals-1"
+    assert dynamic._cache.parent == tmp_path / "given" and dynamic._cache.is_dir()
+    for one in (given, dynamic):
+        one._cache.mkdir(exist_ok=True)
+        one.stop()
+    assert given._cache.is_dir()
+    assert not dynamic._cache.exists()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_repeated_batch_with_a_deleted_beginning_leaves_a_gap(world: SparkHarness, tmp_path: Path, fail: str) -> None:
+    # given a batch that was planned and not run, and retention that took its first records
+    world.make_topic(2, each=10)
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+    planned = BatchOffsets({(world.topic, 0): (5, 10), (world.topic, 1): (5, 10)}, {world.topic: 2})
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(planned.to_json())}")
+    world.delete_records(0, 8)
+    session: Any = object()
+    query = Land(session, tmp_path / "lake", world.options({"failOnDataLoss": fail}), checkpoint=checkpoint)
+    planner = StreamPlanner(stream_options(query._options_of_run()))
+
+    # when it is planned and run again
+    try:
+        planner.plan_batch({}, planned.to_json())
+        ranges = query._ranges(0)
+    finally:
+        planner.close()
+        query.stop()
+
+    # then
+    first = 8 if fail == "false" else 5  # the executors will say what is lost
+    assert ranges == [OffsetRange(world.topic, 0, first, 10), OffsetRange(world.topic, 1, 5, 10)]
+    if fail == "false":
+        store = ManifestStore(tmp_path / "lake")
+        store.begin((world.topic, 0), 5)
+        TableWriter(store, "writer", fail_on_data_loss=False).land(ranges, writing(tmp_path / "lake", ranges))
+        chain = store.chain((world.topic, 0))
+        assert chain is not None and (chain.lost, chain.end, chain.rows) == (((5, 8),), 10, 2)
