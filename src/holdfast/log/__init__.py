@@ -5,6 +5,7 @@ which threads may call which methods.
 """
 
 from holdfast.log.compaction import Compacted
+from holdfast.log.compaction_process import CompactionSweep
 from holdfast.log.config import LogConfig
 from holdfast.log.data_directory import DataDirectory
 from holdfast.log.errors import (
@@ -25,6 +26,7 @@ from holdfast.log.segment import FileRegion
 __all__ = [
     "Appended",
     "Compacted",
+    "CompactionSweep",
     "CorruptLog",
     "CorruptSegment",
     "DataDirectory",

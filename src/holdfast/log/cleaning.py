@@ -13,7 +13,12 @@ from contextlib import contextmanager
 
 from holdfast.log import compaction, disk, retention, swap
 from holdfast.log.compaction import Compacted, Compaction
-from holdfast.log.compaction_process import CompactionJob, CompactionProcess, CompactionRunner
+from holdfast.log.compaction_process import (
+    CompactionJob,
+    CompactionProcess,
+    CompactionRunner,
+    CompactionSweep,
+)
 from holdfast.log.errors import CorruptLog, StorageError
 from holdfast.log.flushing import LogFlusher
 from holdfast.log.recovery import snapshot_offsets, snapshot_path
@@ -97,7 +102,7 @@ class LogCleaner:
     # Compaction
 
     def compact(
-        self, log: SegmentedLog, flusher: LogFlusher, now_ms: int, stop: Callable[[], bool]
+        self, log: SegmentedLog, flusher: LogFlusher, now_ms: int, stop: Callable[[], bool], sweep: CompactionSweep
     ) -> Compacted | None:
         """Keep only the last record of each key in the closed segments. None if there is too little to compact."""
         with self._cleaning:
@@ -111,7 +116,7 @@ class LogCleaner:
                     return None
                 # No record may be dropped in favor of a later one that a power failure could remove.
                 flusher.flush(log)
-                return self._compact(log, due, now_ms, lambda: self._is_closing or stop())
+                return self._compact(log, due, now_ms, lambda: self._is_closing or stop(), sweep)
             except compaction.Stopped:
                 return None
             except CorruptLog as error:
@@ -120,11 +125,16 @@ class LogCleaner:
                 raise StorageError("compact", log.directory, error) from error
 
     def _compact(
-        self, log: SegmentedLog, segments: tuple[Segment, ...], now_ms: int, stop: Callable[[], bool]
+        self,
+        log: SegmentedLog,
+        segments: tuple[Segment, ...],
+        now_ms: int,
+        stop: Callable[[], bool],
+        sweep: CompactionSweep,
     ) -> Compacted:
         with log.lock:
             last_batches = log.producers.last_batches()
-        job = CompactionJob(log.directory, segments, log.config, now_ms, last_batches, stop)
+        job = CompactionJob(log.directory, segments, log.config, now_ms, last_batches, stop, sweep)
         with self._runner.run(job) as work:
             first_dirty_offset = work.read_keys(segments, max(log.first_dirty_offset, log.start_offset))
             swap.sweep_cleaned(log.directory)

@@ -28,6 +28,7 @@ from holdfast.log import scan
 from holdfast.log.config import LogConfig
 from holdfast.log.offset_map import OffsetMap
 from holdfast.log.record_spans import RecordSpan, record_spans, unpack, with_records, without_records
+from holdfast.log.repeated_keys import RepeatedKeys
 from holdfast.log.segment import Segment
 from holdfast.wire.batch import CRC_START, DELETE_HORIZON, BatchHeader, parse_header
 from holdfast.wire.errors import WireError
@@ -145,6 +146,7 @@ class Compaction:
         self._last_batches = last_batches
         self._stop = stop
         self._keys = OffsetMap(0, 0)
+        self._repeated = RepeatedKeys()
         self.records_before = 0
         self.records_after = 0
         self.tombstones_dropped = 0
@@ -155,6 +157,11 @@ class Compaction:
         """Record the last offset of each key from `first_dirty_offset` on. Returns the offset up to which the memory
         sufficed."""
         keys = self._keys = OffsetMap(first_dirty_offset, max(1, self._config.compaction_memory_bytes))
+        self._read_keys(keys, segments, first_dirty_offset)
+        self._repeated.put_into(keys)
+        return keys.end_offset
+
+    def _read_keys(self, keys: OffsetMap, segments: Sequence[Segment], first_dirty_offset: int) -> None:
         for segment in segments:
             if segment.next_offset <= first_dirty_offset:
                 continue
@@ -163,16 +170,20 @@ class Compaction:
                 if header.last_offset < first_dirty_offset or header.is_control:
                     continue
                 if keys.is_full:
-                    return keys.end_offset
+                    return
                 self._note_keys(segment, position, header, batch)
                 keys.end_offset = header.last_offset + 1
             keys.end_offset = segment.next_offset
-        return keys.end_offset
 
     def _note_keys(self, segment: Segment, position: int, header: BatchHeader, batch: bytes) -> None:
         try:
             _check_crc(header, batch)
-            spans = record_spans(unpack(batch, header), header)
+            records = unpack(batch, header)
+            layout = self._repeated.find(records, header)
+            if layout is not None:
+                layout.last_base_offset = header.base_offset
+                return
+            spans = record_spans(records, header)
         except WireError as error:
             _logger.warning("%s: compaction leaves the batch at byte %d as it is: %s", segment.path, position, error)
             return
@@ -180,6 +191,7 @@ class Compaction:
         for span in spans:
             if span.key is not None:
                 put(span.key, base_offset + span.offset_delta)
+        self._repeated.add(records, header, spans)
 
     # Rewriting
 
@@ -229,6 +241,10 @@ class Compaction:
         try:
             _check_crc(header, batch)
             records = unpack(batch, header)
+            layout = self._repeated.find(records, header)
+            if layout is not None and layout.is_superseded(header.base_offset):
+                self.records_before += header.record_count
+                return self._without_records(header, batch)
             spans = record_spans(records, header)
         except WireError:
             return batch
@@ -237,12 +253,15 @@ class Compaction:
         self.records_before += len(spans)
         self.records_after += len(kept)
         if not kept:
-            if (header.producer_id, header.last_offset) not in self._last_batches:
-                return None
-            return without_records(batch, header) if spans else batch
+            return self._without_records(header, batch)
         if delete_horizon_ms is None and not all(span.has_value for span in kept):
             return with_records(batch, header, records, kept, self._now_ms + self._config.delete_retention_ms)
         return batch if len(kept) == len(spans) else with_records(batch, header, records, kept, None)
+
+    def _without_records(self, header: BatchHeader, batch: bytes) -> bytes | None:
+        if (header.producer_id, header.last_offset) not in self._last_batches:
+            return None
+        return without_records(batch, header) if header.record_count else batch
 
     def _last_of_their_key(
         self, header: BatchHeader, spans: Sequence[RecordSpan], delete_horizon_ms: int | None

@@ -1,8 +1,8 @@
 """The process that reads keys and writes new segments: ``python -m holdfast.log.compaction_child``.
 
-:mod:`holdfast.log.compaction_process` starts it for one pass and sends commands to its standard input. It does not
-create, rename or remove files in the log's directory: it reads closed segments and writes into files that the broker
-has created. Therefore, even if it outlives the broker, it cannot interfere with the directory's next owner.
+:mod:`holdfast.log.compaction_process` starts it for one or more passes and sends commands to its standard input. It
+does not create, rename or remove files in the log's directory: it reads closed segments and writes into files that the
+broker has created. Therefore, even if it outlives the broker, it cannot interfere with the directory's next owner.
 
 It ends with the broker: by a signal of the kernel if the system supports it, otherwise when its input ends.
 """
@@ -141,7 +141,12 @@ def _serve(output: BinaryIO) -> None:
         work = _Job(task, source)
         _send(output, Frame({"ready": True}))
         while True:
-            _send(output, work.answer(source.next()))
+            frame = source.next()
+            if "segments" in frame.message:
+                work = _Job(frame, source)
+                _send(output, Frame({"ready": True}))
+            else:
+                _send(output, work.answer(frame))
     except Stopped:
         raise
     except Exception as error:  # noqa: BLE001  every error is reported to the broker

@@ -7,7 +7,7 @@ gets one response:
     read_keys  from this offset on                                         → where the keys end
     rewrite    the segments from here on, into the file with this inode    → the new segment, with its indexes
 
-The response can also be an error. Before a response there may be lines to log.
+The response can also be an error. Before a response there may be lines to log. Another task may follow.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A pass over much data keeps the interpreter busy, and the event loop would have to wait for a thread of the broker. A
 separate process (:mod:`holdfast.log.compaction_child`) therefore does the expensive part of such a pass, reading keys
 and writing new segments, with the same :class:`Compaction`. The broker makes all changes to the log: it creates new
-files, replaces segments, and records how far the log is compacted.
+files, replaces segments, and records how far the log is compacted. Passes that follow each other share a process.
 
 A crash leaves the same file as a pass in the broker: `N.log.cleaned`, which is ignored.
 """
@@ -35,7 +35,8 @@ _logger = logging.getLogger(__name__)
 
 WORTH_A_PROCESS_BYTES: Final = 4 * 1024 * 1024
 """Starting a process takes 0.1 s of CPU time, as much as compacting two megabytes of small records here, or twelve
-megabytes of large ones."""
+megabytes of large ones. Passes over smaller logs count together: the partitions of `__consumer_offsets` are many and
+become dirty at the same time."""
 MAX_FAILURES: Final = 3
 """After this many unexpected exits in a row, passes over that log are done in the broker."""
 _CHILD: Final = "holdfast.log.compaction_child"
@@ -58,6 +59,36 @@ class CompactionJob(NamedTuple):
     now_ms: int
     last_batches: Collection[ProducerBatch]
     stop: Callable[[], bool]
+    sweep: CompactionSweep
+
+
+class CompactionSweep:
+    """Passes over several logs, one after the other. When they are worth a process, the others of the sweep use it."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._pipes: _Pipes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_process()
+
+    def is_worth_a_process(self, size: int) -> bool:
+        """Whether the next pass, over so many bytes, should run in a process."""
+        self._bytes += size
+        return self._pipes is not None or self._bytes >= WORTH_A_PROCESS_BYTES
+
+    def process(self) -> _Pipes:
+        if self._pipes is None:
+            self._pipes = _Pipes()
+        return self._pipes
+
+    def end_process(self) -> None:
+        if self._pipes is not None:
+            self._pipes.end()
+            self._pipes = None
 
 
 class CompactionRunner:
@@ -84,7 +115,7 @@ class CompactionRunner:
         self._failures = 0
 
     def _process(self, what: CompactionJob) -> CompactionProcess | None:
-        if sum(segment.size for segment in what.segments) < WORTH_A_PROCESS_BYTES:
+        if not what.sweep.is_worth_a_process(sum(segment.size for segment in what.segments)):
             return None
         try:
             if self._failures >= MAX_FAILURES:
@@ -97,9 +128,10 @@ class CompactionRunner:
 
 
 class CompactionProcess:
-    """A :class:`Compaction` in a separate process, which ends with the `with` block."""
+    """A :class:`Compaction` in a separate process. If the `with` block fails, the process ends."""
 
     def __init__(self, what: CompactionJob) -> None:
+        self._sweep = what.sweep
         self._directory = what.directory
         self._stop = what.stop
         self._end_offset = 0
@@ -113,11 +145,11 @@ class CompactionProcess:
             "now_ms": what.now_ms,
             "segments": [(segment.base_offset, segment.size) for segment in what.segments],
         }
-        self._pipes = _Pipes()
+        self._pipes = what.sweep.process()
         try:
             self._ask(Frame(task, pack_batches(what.last_batches)), time.monotonic() + _START_SECONDS)
         except BaseException as error:
-            self._pipes.end()
+            self._sweep.end_process()
             if isinstance(error, CompactionFailed) and error.retry_in_thread:
                 raise CannotStart(error.reason) from error
             raise
@@ -128,7 +160,8 @@ class CompactionProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._pipes.end()
+        if error is not None:
+            self._sweep.end_process()
 
     def read_keys(self, segments: Sequence[Segment], first_dirty_offset: int) -> int:  # noqa: ARG002  it knows them
         self._end_offset = self._ask(Frame({"read_keys": first_dirty_offset})).message["end_offset"]

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from holdfast.log import timestamps
 from holdfast.log.cleaning import LogCleaner
 from holdfast.log.compaction import Compacted
+from holdfast.log.compaction_process import CompactionSweep
 from holdfast.log.config import LogConfig
 from holdfast.log.damage_log import DamageLog
 from holdfast.log.errors import CorruptSegment, OffsetOutOfRange, StorageError
@@ -268,13 +269,19 @@ class PartitionLog(SegmentedLog):
             self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         return self._cleaner.apply_retention(self, now_ms)
 
-    def compact(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> Compacted | None:
+    def compact(
+        self, now_ms: int, stop: Callable[[], bool] = lambda: False, sweep: CompactionSweep | None = None
+    ) -> Compacted | None:
         """Keep only the last record of each key in the closed segments. None if there is too little to compact.
 
         For a worker thread. Appends and reads continue meanwhile, and regions that were read before stay readable.
-        `stop`, or closing the log, aborts the pass. The next pass begins where this one began.
+        `stop`, or closing the log, aborts the pass. The next pass begins where this one began. Passes over several logs
+        can share a `sweep`.
         """
-        return self._cleaner.compact(self, self._flusher, now_ms, stop)
+        if sweep is not None:
+            return self._cleaner.compact(self, self._flusher, now_ms, stop, sweep)
+        with CompactionSweep() as alone:
+            return self._cleaner.compact(self, self._flusher, now_ms, stop, alone)
 
     # Durability
 

@@ -90,6 +90,16 @@ def record_spans(records: bytes, header: BatchHeader) -> list[RecordSpan]:
     return spans
 
 
+def value_span(records: bytes, span: RecordSpan) -> tuple[int, int]:
+    """Where the value of a record starts and ends."""
+    _, position = decode_varint(records, span.start)
+    _, position = decode_varint(records, position + 1)
+    _, position = decode_varint(records, position)
+    key_length, position = decode_varint(records, position)
+    length, start = decode_varint(records, position + max(0, key_length))
+    return start, start + max(0, length)
+
+
 def with_records(
     batch: bytes, header: BatchHeader, records: bytes, kept: Sequence[RecordSpan], delete_horizon_ms: int | None
 ) -> bytes:

@@ -21,6 +21,7 @@ import pytest
 from holdfast.log import compaction_process
 from holdfast.log.compaction import Compacted
 from holdfast.log.compaction_frames import Frame, FrameBuffer
+from holdfast.log.compaction_process import CompactionSweep
 from holdfast.log.errors import CompactionFailed, CorruptLog, StorageError
 from holdfast.log.partition_log import PartitionLog
 from holdfast.wire.compression import Codec
@@ -63,6 +64,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 def filled(path: Path, rounds: int = 60) -> tuple[PartitionLog, History]:
+    path.mkdir(exist_ok=True)
     log, history = open_log(path / "t-0", LARGER), History()
     for number in range(rounds):
         history.put(log, [(b"key-%d" % key, b"value %d of %d " % (number, key) * 20) for key in range(5)])
@@ -179,6 +181,44 @@ def test_little_is_compacted_without_a_process(
     append(log, keyed([(b"key", b"y" * 15_000)]))
     assert log.compact(NOW_MS) is not None
     assert len(started.pids) == 1
+
+
+def test_small_logs_that_follow_each_other_share_a_process(
+    tmp_path: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given four logs, of which two together are worth a process
+    logs = [filled(tmp_path / name) for name in "abcd"]
+    size = sum(segment.size for segment in logs[0][0].segments[:-1])
+    monkeypatch.setattr(compaction_process, "WORTH_A_PROCESS_BYTES", 2 * size)
+
+    # when
+    with CompactionSweep() as sweep:
+        assert logs[0][0].compact(NOW_MS, sweep=sweep) is not None
+        assert started.pids == []
+        for log, _ in logs[1:]:
+            assert log.compact(NOW_MS, sweep=sweep) is not None
+            assert len(started.pids) == 1
+            assert not started.are_gone()
+
+    # then
+    assert started.are_gone()
+    for log, history in logs:
+        check(log, history)
+
+
+def test_after_a_failure_the_next_log_of_a_sweep_gets_a_new_process(tmp_path: Path, started: Started) -> None:
+    (killed, _), (log, history) = (filled(tmp_path / name) for name in "ab")
+
+    with CompactionSweep() as sweep:
+        with pytest.raises(CompactionFailed, match="SIGKILL"):
+            killed.compact(NOW_MS, when_it_writes(killed, lambda: started.send(signal.SIGKILL)), sweep)
+        assert started.are_gone()
+
+        assert log.compact(NOW_MS, sweep=sweep) is not None
+
+    assert len(started.pids) == 2
+    assert started.are_gone()
+    check(log, history)
 
 
 # Giving up

@@ -21,7 +21,7 @@ from holdfast.broker.metrics import NO_METRICS, Metrics
 from holdfast.broker.storage.partition import Partition
 from holdfast.broker.storage.topics import Topics
 from holdfast.broker.structured_log import log_event
-from holdfast.log import DataDirectory, LogError
+from holdfast.log import CompactionSweep, DataDirectory, LogError
 
 logger = logging.getLogger(__name__)
 
@@ -134,15 +134,15 @@ class LogMaintenance:
 
     def compact(self) -> None:
         """Compacts the logs that are dirty enough, one after the other."""
-        with _short_switch_interval():
+        with _short_switch_interval(), CompactionSweep() as sweep:
             for partition in list(self._topics.partitions()):
                 if partition.config.compacts and not self._is_stopping:
-                    self._compact(partition)
+                    self._compact(partition, sweep)
 
-    def _compact(self, partition: Partition) -> None:
+    def _compact(self, partition: Partition, sweep: CompactionSweep) -> None:
         began = time.monotonic()
         try:
-            done = partition.log.compact(self._now_ms(), self._yield_or_stop)
+            done = partition.log.compact(self._now_ms(), self._yield_or_stop, sweep)
             if done is None:
                 return
             self._data.write_cleaner_offsets({(partition.topic_name, partition.index): partition.log})
