@@ -58,7 +58,7 @@ def limited(result: Result, wanted: int) -> str:
         return ""
     return (
         f" The limit on open files of this machine allows a server {largest:,} connections (Holdfast needs two files"
-        f" for each), so that the largest size is {largest:,} instead of {wanted:,}."
+        f" for each), so the largest size is {largest:,} instead of {wanted:,}."
     )
 
 
@@ -200,9 +200,10 @@ def verdicts(result: Result, costs: Sequence[Cost]) -> list[Verdict]:
 def method() -> str:
     """The text of the page for all these cases."""
     return (
-        " Every size has brokers of its own. In a round, all sizes take turns, and the order changes from round to"
-        " round. The exponent is the slope of the total cost in a double logarithmic plot, computed for each round:"
-        " 1 means that twice as many cost twice as much. A fixed part of the cost makes the exponent over all sizes"
-        " smaller, so that the table also shows that between the two largest sizes. The larger one of both must be at"
-        f" most {TARGET.value:g}, because a cost of n log n would have at least that here."
+        " Every size has its own brokers. In a round, all sizes take turns, and their order changes from round to"
+        " round. The exponent is the slope of the total cost in a log-log plot, computed for each round. With an"
+        " exponent of 1, twice the size costs twice as much. A fixed part of the cost reduces the exponent over all"
+        " sizes. The table therefore also shows the exponent between the two largest sizes. The larger of the two must"
+        f" be at most {TARGET.value:g}, because a cost of n log n would have an exponent of at least {TARGET.value:g}"
+        " here."
     )

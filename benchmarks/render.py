@@ -25,20 +25,21 @@ rounds in `benchmarks/results/`. `make bench` measures new rounds.
 """
 
 _METHOD: Final = f"""\
-## How to read this
+## How to read this page
 
-The servers take turns within every round, and the first one changes from round to round, unless a section says
-otherwise. A figure is the median over the rounds, with the minimum and the maximum in brackets. A ratio is computed
-within each round, as Holdfast divided by the other server, and then treated the same way. A disturbance that affects
-both servers in a round cancels out. Trust the ratios more than the absolute figures, and ignore differences within the
-brackets. Next to every rate, the tables show the CPU time that a million operations cost the server and the client.
-Load generators and servers run on the cores of one machine and communicate over loopback. These are not the figures of
-a network or of a cluster. A target that is not met is marked, but does not fail the benchmark.
+Unless a section says otherwise, the servers take turns within every round, and their order changes from round to round.
+A figure is the median of the rounds, with the minimum and the maximum in brackets. A ratio is Holdfast's figure divided
+by that of the other server. It is computed within each round, so a disturbance that affects both servers in a round
+cancels out. The page shows the median, minimum and maximum of the ratios. Trust the ratios more than the absolute
+figures, and ignore differences within the brackets. In addition to rates, the tables show the CPU time of the server
+and of the client per million operations. Load generators and servers run on the cores of one machine and communicate
+over loopback. The figures do not apply to a network or to a cluster. The page marks a target that is not met, but the
+benchmark does not fail.
 
-Each section says when its rounds were taken, how many there were, and the load average of the machine before the run,
-which must be below {QUIET_LOAD}. Results with fewer than {MIN_ROUNDS} rounds, or taken under load, are marked, and so
-are the rows of the targets that rest on them. If a server fails in a round, the section names the server and the
-reason, and ratios are formed from the rounds that both servers completed.
+Each section shows the date of its rounds, the number of rounds, and the load average of the machine before the run. The
+load average must be below {QUIET_LOAD}. The page marks results with fewer than {MIN_ROUNDS} rounds and results that
+were taken under load. It also marks the targets that depend on them. If a server fails in a round, the section names
+the server and the reason. The ratios then include only the rounds that both servers completed.
 """
 
 _MACHINE_WORDS: Final = {
@@ -62,7 +63,7 @@ def render(results: Sequence[tuple[str, str, Result | None]]) -> str:
     for name, title, result in results:
         lines += [f"## {title}", ""]
         if result is None:
-            lines += [f"Not measured yet: `python -m benchmarks --only {name}` does.", ""]
+            lines += [f"Not measured yet. Run `python -m benchmarks --only {name}`.", ""]
         else:
             lines += [_taken(result), "", *failure_lines(result), *_section(name, result)]
     lines += _machine([result for _, _, result in results if result is not None])
@@ -88,11 +89,11 @@ def _summary(results: Sequence[tuple[str, str, Result | None]]) -> list[str]:
         return []
     met = sum(verdict.met for verdict, _ in verdicts)
     unmarked = [verdict for verdict, note in verdicts if not note]
-    said = f"{met} of {len(verdicts)} are met."
+    said = f"{met} of {len(verdicts)} targets are met."
     if len(unmarked) < len(verdicts):
         said += (
-            f" {len(unmarked)} rest on at least {MIN_ROUNDS} rounds on a quiet machine, and"
-            f" {sum(verdict.met for verdict in unmarked)} of these are met. The others have a note in the last column."
+            f" {len(unmarked)} targets have at least {MIN_ROUNDS} rounds on a quiet machine, and"
+            f" {sum(verdict.met for verdict in unmarked)} of these are met. All others have a note in the last column."
         )
     return ["## The targets", "", paragraph(said), "", *summary(verdicts)]
 
@@ -123,7 +124,7 @@ def _taken(result: Result) -> str:
     below = [] if result.rounds >= MIN_ROUNDS else [f"fewer than {MIN_ROUNDS} rounds"]
     if "load_before" in machine and machine["load_before"] >= QUIET_LOAD:
         below.append("taken under load")
-    return f"{line} **Measure again: {' and '.join(below)}.**" if below else line
+    return f"{line} **Measure again ({' and '.join(below)}).**" if below else line
 
 
 def failure_lines(result: Result) -> list[str]:

@@ -61,7 +61,7 @@ def number(value: float) -> str:
         return f"{value:.1f}"
     if size >= 0.01 or size == 0:
         return f"{value:.2f}"
-    return f"{value:.4f}"
+    return f"{value:.4f}" if size >= 0.00005 else "0.00"
 
 
 def figure(values: Sequence[float]) -> str:

@@ -174,17 +174,17 @@ def _our_memory(contest: Contest, group: Group) -> int:
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "The assignors of Kafka's own Java client (`kafka-clients`, in a JVM that is controlled over a pipe,"
-        f" {' '.join(settings['jvm_options'])}) and those of Holdfast run on the same groups, with the same members,"
-        " subscriptions and previous assignments. “Assign” is the call of `assign` alone, on both sides. “Written”"
-        " also includes the encoding of the assignments of all members. Every strategy has its own JVM, with up to"
-        f" {settings['warm_up_runs']} runs of every event before the first counted one. Python needs no warm-up. A run"
+        "The assignors of Kafka's own Java client and those of Holdfast run on the same groups, with the same members,"
+        " subscriptions and previous assignments. The Java client (`kafka-clients`) runs in a JVM that is controlled"
+        f" over a pipe ({' '.join(settings['jvm_options'])}). “Assign” is the call of `assign` alone. “Written” also"
+        " includes the encoding of the assignments of all members. Every strategy has its own JVM, with up to"
+        f" {settings['warm_up_runs']} runs of every event before the first counted run. Python needs no warm-up. A run"
         f" of Java that takes longer than {settings['slow_seconds']} s counts immediately and is not repeated. A run"
-        f" that has not ended after {settings['cap_seconds']} s is stopped and counted as that time. “Many” is a tenth"
-        " of the members. “Partitions added” is a tenth of the partitions of every topic. Unequal subscriptions are"
-        " nested: a fifth of the members has a fifth of the topics, the next fifth has two fifths, and so on. Range,"
-        " round robin and co-partitioned have no memory, so all events are the same for them. Co-partitioned combines"
-        " the topics in pairs and is compared with Java's range."
+        f" that has not ended after {settings['cap_seconds']} s is stopped and counts as {settings['cap_seconds']} s."
+        " “Many” means a tenth of the members. “Partitions added” means a tenth of the partitions of every topic."
+        " Unequal subscriptions are nested: a fifth of the members subscribes to a fifth of the topics, the next fifth"
+        " to two fifths, and so on. Range, round robin and co-partitioned do not use previous assignments, so all"
+        " events are the same for them. Co-partitioned combines the topics in pairs and is compared with Java's range."
     )
     lines = [paragraph(text), ""]
     for strategy, shape, events in settings["contests"]:
@@ -218,9 +218,13 @@ def _memory(result: Result, strategy: str, shape: str, events: Sequence[str]) ->
     text = (
         "Peak memory includes the group and the result. For Holdfast it is the growth of the process (RSS). For Java"
         " it is the heap in use, including garbage that was not yet collected. The last column is Java's heap after a"
-        " collection, which is the group and the result alone."
+        " garbage collection. It contains only the group and the result."
     )
-    return [paragraph(text), "", *table(("MiB", "Holdfast", "Java, heap", "ratio", "Java, least"), rows)]
+    return [
+        paragraph(text),
+        "",
+        *table(("MiB", "Holdfast", "Java, heap in use", "ratio", "Java, after a collection"), rows),
+    ]
 
 
 def verdicts(result: Result) -> list[Verdict]:

@@ -201,11 +201,11 @@ def _best_us(action: Callable[[], Any], seconds: float) -> float:
 
 def section(result: Result) -> list[str]:
     text = (
-        "One process encodes and decodes each message. The figures are µs per message, in every round the best of"
-        f" {result.settings['repeats']} repeats. All three libraries write the same bytes. The ratios are Holdfast's"
-        " time divided by that of the other library, so below 1 Holdfast is faster. kio reads with compiled code."
-        " Holdfast and kafka-python are pure Python. One thread computes all the time, so a million messages cost as"
-        " many CPU seconds as one message costs µs."
+        "One process encodes and decodes each message. The figures are µs per message. The figure of a round is the"
+        f" best of {result.settings['repeats']} repeats. All three libraries write the same bytes. A ratio is"
+        " Holdfast's time divided by that of the other library. If it is below 1, Holdfast is faster. kio decodes with"
+        " compiled code. Holdfast and kafka-python are pure Python. One thread computes without waiting, so a million"
+        " messages take as many CPU seconds as one message takes µs."
     )
     lines = [paragraph(text), ""]
     for what in ("encode", "decode"):

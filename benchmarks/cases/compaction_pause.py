@@ -123,9 +123,9 @@ _SHOWN: Final = (
     ("until consumed, p99.9 ms", "trip_p999_ms"),
     ("until consumed, p99 ms", "trip_p99_ms"),
     ("until consumed, p50 ms", "trip_p50_ms"),
-    ("the client itself: longest from due to sent, ms", "late_max_ms"),
-    ("seconds", "seconds"),
-    ("server CPU s per million records of the load", "server_cpu_per_million"),
+    ("longest delay of the client itself, ms", "late_max_ms"),
+    ("duration, s", "seconds"),
+    ("server CPU s per million records", "server_cpu_per_million"),
 )
 
 
@@ -147,15 +147,15 @@ def _method(result: Result) -> str:
     settings = result.settings
     gigabytes = settings["records"] * settings["record_bytes"] / 1e9
     return (
-        f"One partition has {gigabytes:g} GB in {settings['segments']} segments, with records of"
-        f" {settings['record_bytes']:,} B and each key {settings['times_each_key']} times. Then its `cleanup.policy`"
-        f" becomes `compact`, while a producer sends {settings['rate']:,} records per second to it and a consumer waits"
-        " for them (`benchmarks/pace.c`; times count from when a record was due). The load ends when the broker has"
-        " recorded the end of the compaction in `cleaner-offset-checkpoint`. The seconds therefore include the wait"
-        " for the compaction to start, at most one second. After that, the same load runs for the same time without a"
-        f" compaction. Before the first round, {settings['warm_up_rate']:,} records per second for"
-        f" {settings['warm_up_seconds']} s are not counted. The delay of the client itself is the machine's part in the"
-        " longest times. Holdfast compacts in a child process, whose CPU seconds are included in those of the server."
-        " Records then wait for the disk, for a core when both are busy, and for the event loop when a new segment"
-        " replaces old ones."
+        f"One partition has {gigabytes:g} GB in {settings['segments']} segments. Its records have"
+        f" {settings['record_bytes']:,} B, and each key occurs {settings['times_each_key']} times. Then its"
+        f" `cleanup.policy` becomes `compact`, while a producer sends {settings['rate']:,} records per second to it and"
+        " a consumer waits for them (`benchmarks/pace.c`). All times start when a record is due. The load ends when the"
+        " broker has recorded the end of the compaction in `cleaner-offset-checkpoint`. The duration therefore includes"
+        " the wait for the compaction to start, at most one second. After that, the same load runs for the same time"
+        f" without a compaction. Before the first round, each server serves {settings['warm_up_rate']:,} records per"
+        f" second for {settings['warm_up_seconds']} s, which are not counted. The delay of the client itself shows how"
+        " much the machine contributes to the longest times. Holdfast compacts in a child process. The CPU time of the"
+        " server includes the child process. During a compaction, a record may wait for the disk, for a core if both"
+        " cores are busy, or for the event loop when a new segment replaces old segments."
     )

@@ -67,7 +67,7 @@ def _options(broker: Broker, topic: str, shape: Shape) -> dict[str, Any]:
 
 
 def section(result: Result) -> list[str]:
-    head = ("", "records/s", "client CPU s/M", "server CPU s/M", "client cores", "Holdfast ÷ it", "target")
+    head = ("", "records/s", "client CPU s/M", "server CPU s/M", "client cores", "Holdfast ÷ this row", "target")
     rows = [
         (
             f"{shape}: {shown}",
@@ -88,11 +88,12 @@ def _method(result: Result) -> str:
     settings = result.settings
     records = "; ".join(f"{shape}: {count:,}" for shape, count in settings["records"].items())
     return (
-        "Three clients take turns to read one topic of one Holdfast broker. Each is the only member of its own group,"
-        f" runs in its own process, and reads at most {settings['consume_at_once']:,} records per call. The time is"
-        f" from the assignment of the partitions to the last record. Records per round: {records}, in full batches, the"
-        f" same for all clients. All three clients have {_summary(settings['consumer'])}. The two that read through"
-        f" librdkafka also have {_summary(settings['librdkafka'])}. CPU is in seconds per million records."
+        "Three clients take turns to read one topic of one Holdfast broker. Each client is the only member of its own"
+        f" group, runs in its own process, and reads at most {settings['consume_at_once']:,} records per call. The time"
+        f" is measured from the assignment of the partitions to the last record. Records per round: {records}. The"
+        " batches are full and are the same for all clients. All three clients have the settings"
+        f" {_summary(settings['consumer'])}. The two clients that read through librdkafka also have"
+        f" {_summary(settings['librdkafka'])}. CPU time is in seconds per million records."
     )
 
 

@@ -99,12 +99,12 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "Holdfast runs with `flush=always` and Kafka with `log.flush.interval.messages=1`, so that an acknowledgement"
-        f" survives a power failure. Each producer has one Produce request of one {settings['record_bytes']} B record"
-        " in flight (`benchmarks/load.c`, `acks=all`), all to one partition. At the end the partition must contain"
-        f" exactly the acknowledged records. A round takes {settings['seconds']} s, after {settings['warm_up_seconds']}"
-        " s that are not counted. strace counts the appends per flush in a separate round that is not timed. They"
-        " include the few flushes for the topic itself."
+        "Holdfast runs with `flush=always` and Kafka with `log.flush.interval.messages=1`, so that acknowledged records"
+        f" survive a power failure. Each producer has one Produce request with one record of {settings['record_bytes']}"
+        " B in flight (`benchmarks/load.c`, `acks=all`). All producers write to one partition. At the end, the"
+        f" partition must contain exactly the acknowledged records. A round takes {settings['seconds']} s. Before the"
+        f" first round, each server serves the load for {settings['warm_up_seconds']} s, which is not counted. strace"
+        " counts the flushes in a separate round that is not timed. They include the few flushes for the topic itself."
     )
     rows = [
         (

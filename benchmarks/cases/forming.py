@@ -149,21 +149,21 @@ def _round_trip(wire: Wire) -> float:
 
 
 _SHOWN: Final = (
-    ("from the last JoinGroup to its answer, ms", "joined_ms"),
-    ("until all members have their assignment, ms", "stable_ms"),
-    ("JoinGroups of the last one until it has joined", "join_round_trips"),
-    ("a round trip (ApiVersions) on the same connection, ms", "round_trip_ms"),
+    ("time from the last JoinGroup to its response, ms", "joined_ms"),
+    ("time until all members have their assignment, ms", "stable_ms"),
+    ("JoinGroup requests of the last member until it has joined", "join_round_trips"),
+    ("round trip (ApiVersions) on the same connection, ms", "round_trip_ms"),
 )
 
 
 def section(result: Result) -> list[str]:
     text = (
         f"{result.settings['members']} static members (JoinGroup v{JOIN_VERSION}), each on its own connection, join a"
-        " new group. The time starts with the JoinGroup of the last one, when all others have arrived, and ends when"
-        " the slowest has its assignment. DescribeGroups must then report Stable with all of them in the first"
-        " generation. `group.initial.rebalance.delay.ms` is 3000 on both servers. Without registrations, a new group"
-        " waits that long for further members. The members are sockets in one Python process. The time that it needs"
-        " to read a hundred responses is included in all three columns."
+        " new group. The time is measured from the JoinGroup of the last member, after all others have sent theirs,"
+        " until the slowest member has its assignment. DescribeGroups must then report the state Stable with all"
+        " members in the first generation. `group.initial.rebalance.delay.ms` is 3000 on both servers. Without"
+        " registrations, a new group waits that long for further members. One Python process has the sockets of all"
+        " members. All three columns include the time in which this process reads a hundred responses."
     )
     rows = [
         (what, *(figure(result.values(SERIES, name, value)) for name in (REGISTERED, HOLDFAST, KAFKA)))
@@ -179,6 +179,6 @@ def verdicts(result: Result) -> list[Verdict]:
     stable = result.values(SERIES, REGISTERED, "stable_ms")
     what = f"forming a group of {result.settings['members']} registered members"
     return [
-        Verdict(f"{what}: joins of the last one until it has joined", TRIPS_TARGET, spread(trips)),
-        Verdict(f"{what}: from the last join until stable", TIME_TARGET, spread(stable)),
+        Verdict(f"{what}: JoinGroup requests of the last member", TRIPS_TARGET, spread(trips)),
+        Verdict(f"{what}: time from the last join until stable", TIME_TARGET, spread(stable)),
     ]

@@ -72,11 +72,11 @@ def _round(
 
 
 _SHOWN: Final = (
-    ("rebalances seen by a member not restarted", "rebalances", 1.0),
+    ("rebalances at a member that does not restart", "rebalances", 1.0),
     ("longest gap between its records, ms", "gap_s", 1e3),
-    ("the same without restarts, ms", "quiet_gap_s", 1e3),
-    ("a restarted member is away for, s", "away_s", 1.0),
-    ("all restarts took, s", "seconds", 1.0),
+    ("longest gap without restarts, ms", "quiet_gap_s", 1e3),
+    ("absence of a restarted member, s", "away_s", 1.0),
+    ("duration of all restarts, s", "seconds", 1.0),
 )
 
 
@@ -85,16 +85,16 @@ def section(result: Result) -> list[str]:
     bounces = settings["bounces"]
     every_ms = round(TICK_SECONDS * TICKS_AROUND * 1000)
     text = (
-        f"{settings['members']} consumers of confluent-kafka in one process consume {settings['partitions']} partitions"
-        f" in one group. A producer in another process writes one record to every partition each {every_ms} ms. Members"
-        " are closed and started again one after the other, each when the previous one has records again. All"
-        f" {bounces[STATIC]} restart with `group.instance.id`, and as the control {bounces[DYNAMIC]} without. The"
-        f" session timeout is librdkafka's default, 45 s. Heartbeats are sent every {settings['heartbeat_ms']} ms (3000"
-        " is the default). The window ends two heartbeat intervals after the last restart. A rebalance is a revocation"
-        " at a member that is not being restarted, and the figure is that of the member with the most. A pause is the"
-        " longest gap between two records of any member that is not being restarted. The table also shows the longest"
-        f" gap in a window of the same length without restarts. The target is at most {PAUSE_TARGET.value:g} times that"
-        " gap."
+        f"One process runs {settings['members']} confluent-kafka consumers in one group, which read"
+        f" {settings['partitions']} partitions. A producer in another process writes one record to every partition"
+        f" every {every_ms} ms. The members restart one after the other. Each restart begins when the previous member"
+        f" receives records again. All {bounces[STATIC]} members restart with `group.instance.id`. As the control,"
+        f" {bounces[DYNAMIC]} members restart without it. The session timeout is librdkafka's default, 45 s. Members"
+        f" send heartbeats every {settings['heartbeat_ms']} ms (the default is 3000). The window ends two heartbeat"
+        " intervals after the last restart. A rebalance is a revocation at a member that does not restart. The figure"
+        " is the number of revocations at the member with the most of them. The longest gap is the longest time between"
+        " two records of any member that does not restart. The table also shows the longest gap in a window of the same"
+        f" length without restarts. The target is at most {PAUSE_TARGET.value:g} times that gap."
     )
     rows = [
         (
@@ -116,6 +116,8 @@ def verdicts(result: Result) -> list[Verdict]:
     return [
         Verdict(f"{what}: rebalances", REBALANCE_TARGET, spread(rebalances)),
         Verdict(
-            f"{what}: longest gap of the others ÷ without restarts", PAUSE_TARGET, spread([a / b for a, b in gaps])
+            f"{what}: longest gap of the other members ÷ longest gap without restarts",
+            PAUSE_TARGET,
+            spread([a / b for a, b in gaps]),
         ),
     ]

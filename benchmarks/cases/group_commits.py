@@ -99,16 +99,17 @@ _TARGETS: Final = {"requests_per_s": RATE_TARGET, "server_cpu_per_million": CPU_
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"{settings['groups']} groups have one static member each, on its own connection. Each member commits"
-        f" {settings['partitions']} partitions in one OffsetCommit (v{COMMIT_VERSION}), with one in flight. A load"
-        " generator in C (`benchmarks/load.c`) sends them as fast as the server answers. Every response must be the"
-        " one without an error, byte for byte. Both servers give the same guarantee: the commit is in"
-        " `__consumer_offsets`, in the page cache of the system, before it is answered. It survives the end of the"
-        " process, but not that of the machine (Holdfast has `flush=os`, its default; Kafka does not flush by itself,"
-        f" its default). A commit is {settings['partitions']} records. Kafka collects the records of several groups"
-        f" into one batch, and Holdfast writes one batch for each group. A round takes {settings['seconds']} s. Before"
-        f" the first round, the same load runs for {settings['warm_up_seconds']} s on each server, which is not"
-        " counted. Holdfast is limited by one core, and Kafka distributes the same work over all cores."
+        f"Each of the {settings['groups']} groups has one static member with its own connection. Each member commits"
+        f" {settings['partitions']} partitions in one OffsetCommit (v{COMMIT_VERSION}), with one request in flight. A"
+        " load generator in C (`benchmarks/load.c`) sends the requests as fast as the server responds. Every response"
+        " must be equal, byte for byte, to the response without an error. Both servers give the same guarantee. Before"
+        " they respond, they write the commit to `__consumer_offsets`, in the page cache of the operating system. The"
+        " commit survives the end of the process, but not a power failure. These are the defaults: Holdfast has"
+        f" `flush=os`, and Kafka does not flush. Each commit writes {settings['partitions']} records. Kafka collects"
+        " the records of several groups into one batch, and Holdfast writes one batch for each group. A round takes"
+        f" {settings['seconds']} s. Before the first round, each server serves the same load for"
+        f" {settings['warm_up_seconds']} s, which is not counted. Holdfast is limited by one core, and Kafka"
+        " distributes the same work over all cores."
     )
     rows = [
         (

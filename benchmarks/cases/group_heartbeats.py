@@ -75,14 +75,14 @@ _TARGETS: Final = {"requests_per_s": RATE_TARGET, "p99_us": P99_TARGET, "server_
 
 def section(result: Result) -> list[str]:
     text = (
-        f"{result.settings['members']} static members of one stable group have a connection each, with one heartbeat"
-        f" (v{VERSION}) in flight. A load generator in C (`benchmarks/load.c`) sends the heartbeats as fast as the"
-        " server answers. Every response must be the one without an error, byte for byte. A round takes"
-        f" {result.settings['seconds']} s. Before the first round, the same load runs for"
-        f" {result.settings['warm_up_seconds']} s on each server, which is not counted. Load generator and server run"
-        " on the same cores. A member sends one heartbeat every 3 s by default, so a server that did nothing else"
-        " could keep three times as many members alive as it answers heartbeats per second. Holdfast is limited by one"
-        " core, and Kafka uses more than one."
+        f"Each of the {result.settings['members']} static members of one stable group has its own connection, with one"
+        f" heartbeat (v{VERSION}) in flight. A load generator in C (`benchmarks/load.c`) sends the heartbeats as fast"
+        " as the server responds. Every response must be equal, byte for byte, to the response without an error. A"
+        f" round takes {result.settings['seconds']} s. Before the first round, each server serves the same load for"
+        f" {result.settings['warm_up_seconds']} s, which is not counted. The load generator and the server run on the"
+        " same cores. A member sends one heartbeat every 3 s by default. A server that did nothing else could therefore"
+        " serve three times as many members as it answers heartbeats per second. Holdfast is limited by one core, and"
+        " Kafka uses more than one."
     )
     rows = [
         (

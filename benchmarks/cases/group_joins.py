@@ -52,8 +52,8 @@ def _round(broker: Broker, members: int) -> dict[str, float]:
 
 
 _SHOWN: Final = (
-    ("until all are stable, s", "seconds"),
-    ("generations on the way", "generations"),
+    ("time until the group is stable, s", "seconds"),
+    ("generations until then", "generations"),
     ("requests", "requests"),
     ("server CPU, s", "server_cpu_s"),
     ("client CPU, s", "client_cpu_s"),
@@ -66,15 +66,16 @@ def section(result: Result) -> list[str]:
     text = (
         f"Static members (JoinGroup v{JOIN_VERSION}), each on its own connection, join one new group at the same time,"
         " with `group.initial.rebalance.delay.ms=0` on both servers. A load generator in C (`benchmarks/members.c`)"
-        f" behaves like clients: it joins, syncs, sends heartbeats every {HEARTBEAT_MS} ms, and rejoins when the group"
-        " rebalances. The time is from the first JoinGroup, after every connection has been answered an ApiVersions,"
-        " until the leader has seen all members and each has its assignment of that generation. DescribeGroups must"
-        " then report Stable with all of them. Without a delay, the first member forms its own generation, and the"
-        " others cause a rebalance. The number of generations is part of the result. A group is stored as one record."
-        f" For {max(sizes):,} members it is larger than the megabyte that Kafka allows by default, so Kafka runs with"
-        f" `message.max.bytes={limit}`. Holdfast allows as much as a segment holds. {result.settings['warm_ups']} joins"
-        f" of {min(sizes):,} members each before the first round are not counted. Holdfast is limited by one core. It"
-        " uses less CPU time than Kafka, which uses all cores."
+        f" behaves like many clients. It joins, syncs, sends heartbeats every {HEARTBEAT_MS} ms, and rejoins when the"
+        " group rebalances. Before the first JoinGroup, every connection has received an ApiVersions response. The time"
+        " is measured from the first JoinGroup until the leader has seen all members and each member has its assignment"
+        " of that generation. DescribeGroups must then report the state Stable with all members. Without a delay, the"
+        " first member forms its own generation, and the others cause a rebalance. The number of generations is part of"
+        f" the result. A group is stored as one record. For {max(sizes):,} members, this record is larger than the"
+        f" megabyte that Kafka allows by default, so Kafka runs with `message.max.bytes={limit}`. Holdfast allows a"
+        f" record as large as a segment. Before the first round, {result.settings['warm_ups']} groups of {min(sizes):,}"
+        " members join on each server and are not counted. Holdfast is limited by one core. It uses less CPU time than"
+        " Kafka, which uses all cores."
     )
     rows = [
         (

@@ -140,9 +140,9 @@ def _one_of_each_offsets_partition(names: Iterable[str]) -> Iterator[str]:
 
 _SHOWN: Final = (
     ("start until all groups are served, s", "loaded_s"),
-    ("start until the first answer, s", "ready_s"),
-    ("CPU time until all are served, s", "cpu_s"),
-    ("memory then, RSS MiB", "rss_mib"),
+    ("start until the first response, s", "ready_s"),
+    ("CPU time until all groups are served, s", "cpu_s"),
+    ("memory (RSS) at that time, MiB", "rss_mib"),
     ("commits lost", "lost"),
 )
 
@@ -150,13 +150,14 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"{settings['groups']:,} groups have committed {settings['offsets']} different offsets each. Right after the"
-        " acknowledgement of a further commit of every tenth group, the server is killed with `kill -9` and started"
-        " again on the same disk. The time is from the start of the process until OffsetFetch is answered for one"
-        f" group in each of the {settings['journal_partitions']} partitions of `__consumer_offsets`. Then every offset"
-        " of every group is fetched and compared with the last acknowledged one. After a kill, Kafka's controller"
-        " waits until the session of the dead broker expires (`broker.session.timeout.ms`, 9 s by default) before it"
-        " admits the new one. The time until the first response shows how much of the figure this is."
+        f"{settings['groups']:,} groups have committed {settings['offsets']} different offsets each. Every tenth group"
+        " commits once more. Right after the acknowledgement of these commits, the server is killed with `kill -9` and"
+        " started again on the same disk. The time is measured from the start of the process until the server has"
+        f" answered OffsetFetch for one group in each of the {settings['journal_partitions']} partitions of"
+        " `__consumer_offsets`. Then the benchmark fetches every offset of every group and compares it with the last"
+        " acknowledged one. After a kill, Kafka's controller waits until the session of the dead broker expires"
+        " (`broker.session.timeout.ms`, 9 s by default) before it admits the new one. The time until the first response"
+        " shows how long this wait is."
     )
     rows = [
         (

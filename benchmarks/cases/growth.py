@@ -117,27 +117,28 @@ def _grow(broker: Broker, topic: str, partitions: int) -> None:
 def section(result: Result) -> list[str]:
     few = result.settings["few"]
     text = (
-        f"A group of {result.settings['members']} static members, one of which leads, reads a topic of {PARTITIONS}"
-        f" partitions. The topic gains {MANY} partitions, or {few}, which is not enough for all members. Members"
-        f" refresh their metadata every {METADATA_MAX_AGE_MS // 1000} s and send heartbeats every {HEARTBEAT_MS} ms."
-        " All have the round-robin assignor, which assigns new partitions without taking one from a member. The range"
-        " assignor moves partitions, so that with it such a growth is a rebalance under every leader. If Holdfast's"
-        " client leads, it extends the assignments, and only members that get new partitions are asked to rejoin. In"
-        " the first control another client leads and rejoins, which is a rebalance for all members. In the second"
-        " control Holdfast's client leads on Apache Kafka, where it can only rejoin as well. Holdfast's client"
-        " collects changes of topics for five seconds before it acts, so it takes longer until all partitions are"
-        " assigned. The number of rebalances is the number of generations in the ledger, or of revocations at the"
-        " follower that had the most of them and was not asked to rejoin, if that is higher. Apache Kafka has no"
-        " ledger, so there it is the latter. librdkafka's members rejoin by themselves when a topic grows. An eager"
-        " one rejoins with its partitions, which is a pause of its own and counts as a revocation here. A cooperative"
-        " one rejoins as with another subscription, which is a rebalance for all members."
+        f"A group of {result.settings['members']} static members reads a topic of {PARTITIONS} partitions. One of the"
+        f" members is the leader. The topic grows by {MANY} partitions, or by {few}, which is less than one for each"
+        f" member. Members refresh their metadata every {METADATA_MAX_AGE_MS // 1000} s and send heartbeats every"
+        f" {HEARTBEAT_MS} ms. All members use the round-robin assignor, which assigns the new partitions without"
+        " revoking others. The range assignor moves partitions. With that assignor, the growth of a topic causes a"
+        " rebalance under every leader. If Holdfast's client leads, it extends the assignments, and only members that"
+        " get new partitions are asked to rejoin. In the first control, another client leads and rejoins, which causes"
+        " a rebalance for all members. In the second control, Holdfast's client leads on Apache Kafka, where it also"
+        " has to rejoin. Holdfast's client collects topic changes for five seconds before it acts. It therefore takes"
+        " longer until all partitions are assigned. The number of rebalances is the number of generations in the"
+        " ledger. If a follower that was not asked to rejoin has more revocations than that, its number of revocations"
+        " counts instead. Apache Kafka has no ledger, so only the revocations count there. Members that use librdkafka"
+        " rejoin by themselves when a topic grows. An eager member rejoins and gets its partitions back. Only this"
+        " member pauses, and the pause counts as a revocation here. A cooperative member rejoins as if its subscription"
+        " had changed, which causes a rebalance for all members."
     )
     shown = (
         ("rebalances", "rebalances"),
         ("followers asked to rejoin", "calls"),
         ("followers not asked to rejoin", "uncalled"),
         ("revocations at members not asked to rejoin", "revocations"),
-        ("until all partitions are assigned, s", "shared_s"),
+        ("time until all partitions are assigned, s", "shared_s"),
     )
     rows = [
         (
@@ -148,7 +149,7 @@ def section(result: Result) -> list[str]:
         for added in (MANY, few)
         for what, value in shown
     ]
-    return [paragraph(text), "", *table(("followers, and what is added", OURS, OWN, ON_KAFKA), rows)]
+    return [paragraph(text), "", *table(("followers and added partitions", OURS, OWN, ON_KAFKA), rows)]
 
 
 def _cell(result: Result, of: str, how: str, value: str) -> str:
@@ -164,7 +165,9 @@ def verdicts(result: Result) -> list[Verdict]:
     )
     return [
         Verdict(
-            f"{added} partitions added, {family} led by Holdfast's client: rebalances", TARGET, spread([max(values)])
+            f"{added} partitions added, {family} followers, Holdfast's client leads: rebalances",
+            TARGET,
+            spread([max(values)]),
         )
         for family, added, values in measured
         if values

@@ -107,11 +107,12 @@ def _heartbeats(broker: HoldfastBroker, message: HeartbeatRequest, seconds: floa
 def section(result: Result) -> list[str]:
     count = result.settings["count"]
     text = (
-        f"One broker has one group with one idle member. In addition it has no other members, {count:,} registered"
-        f" members that do not join, or {count:,} standbys. The CPU time of the broker is measured over"
+        f"One broker has one group with one idle member. The group also has {count:,} registered members that do not"
+        f" join, or {count:,} standbys, or neither. The CPU time of the broker is measured over"
         f" {result.settings['seconds']} s without requests (the kernel counts in steps of 10 ms). Standbys send"
-        " heartbeats like any member. The cost of a standby's heartbeat is compared with that of a member with an"
-        " assignment, on one connection with one in flight. Apache Kafka has neither."
+        " heartbeats like any member. The CPU time of a standby's heartbeat is compared with that of a member with an"
+        " assignment, on one connection with one request in flight. Apache Kafka has neither registrations nor"
+        " standbys."
     )
     idle = [(f"{series}: CPU, ms per s", figure(result.values(series, HOLDFAST, "cpu_ms_per_s"))) for series in _IDLE]
     beats = [
@@ -135,10 +136,10 @@ def verdicts(result: Result) -> list[Verdict]:
         with_them = result.values(series, HOLDFAST, "cpu_ms_per_s")
         more = [one - other for one, other in zip(with_them, nothing, strict=False)]
         if more:
-            found.append(Verdict(f"{count:,} idle {series}: more CPU than without", CPU_TARGET, spread(more)))
+            found.append(Verdict(f"{count:,} idle {series}: additional CPU time", CPU_TARGET, spread(more)))
     ours = result.values(f"{HEARTBEAT} {STANDBY}", HOLDFAST, "server_cpu_per_million")
     theirs = result.values(f"{HEARTBEAT} {MEMBER}", HOLDFAST, "server_cpu_per_million")
     ratios = [one / other for one, other in zip(ours, theirs, strict=False) if other]
     if ratios:
-        found.append(Verdict("heartbeats of a standby ÷ of a member: CPU", HEARTBEAT_TARGET, spread(ratios)))
+        found.append(Verdict("CPU time of a standby's heartbeat ÷ a member's", HEARTBEAT_TARGET, spread(ratios)))
     return found

@@ -77,14 +77,15 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f"{settings['rate']:,} records of {settings['record_bytes']} B per second are sent to one partition, each in"
-        " its own request with `acks=all`, while a consumer on another connection always has a Fetch pending"
-        f" (`max_wait_ms={settings['max_wait_ms']}`, `min_bytes=1`). Producer and consumer are one thread of"
-        " `benchmarks/pace.c`. The load is open: the clock alone determines when a record is due, and all times count"
-        " from then. A pause of the server therefore delays all records that were due during the pause. The delay of"
-        " the client itself shows how much the machine delays a process that only keeps time. A round takes"
-        f" {settings['seconds']} s and uses a new topic. Before that, {settings['warm_up_rate']:,} records per second"
-        f" for {settings['warm_up_seconds']} s are not counted."
+        f"A producer sends {settings['rate']:,} records of {settings['record_bytes']} B per second to one partition,"
+        " each in its own request with `acks=all`. A consumer on another connection always has a Fetch pending"
+        f" (`max_wait_ms={settings['max_wait_ms']}`, `min_bytes=1`). The producer and the consumer are one thread of"
+        " `benchmarks/pace.c`. Only the clock determines when a record is due. All times start when the record is due,"
+        " not when it is sent. A pause of the server therefore delays all records that were due during the pause. “Due"
+        " to consumed” is the time from then until the consumer has the record. The rows of the client itself show how"
+        f" much the machine delays a process that only follows the clock. A round takes {settings['seconds']} s and"
+        f" uses a new topic. Before the first round, each server serves {settings['warm_up_rate']:,} records per second"
+        f" for {settings['warm_up_seconds']} s, which are not counted."
     )
 
 

@@ -79,7 +79,7 @@ _SHOWN: Final = (
     ("server CPU s per million records", "server_cpu_per_million"),
     ("client CPU s per million records", "client_cpu_per_million"),
     ("fetches", "fetches"),
-    ("server's memory at its peak, more MiB than before", "growth_mib"),
+    ("peak growth of the server's memory, MiB", "growth_mib"),
 )
 
 
@@ -101,14 +101,14 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f"{settings['gigabytes']:g} GB of records in full batches are in the page cache. One connection with one Fetch"
+        f"The page cache holds {settings['gigabytes']:g} GB of records in full batches. One connection with one Fetch"
         " in flight reads them from the beginning to the end, with the default limits of clients"
         f" (`fetch.max.bytes={settings['fetch_max_bytes']}`,"
         f" `max.partition.fetch.bytes={settings['max_partition_fetch_bytes']}`). Unlike the consumer of the section on"
-        " produce and consume, this one (`benchmarks/whole_topic.py`) iterates over batches only and does not read"
-        " records, so that the server is measured. The topic is the same in every round and is read"
-        f" {settings['warm_ups']} times before the first. Memory is the peak resident size during a read, minus the"
-        " size before it."
+        " produce and consume, this client (`benchmarks/whole_topic.py`) iterates over batches and does not read the"
+        " records, so that the benchmark measures the server. All rounds read the same topic. Before the first round,"
+        f" it is read {settings['warm_ups']} times. Memory is the peak resident size (RSS) during a read, minus the"
+        " size before the read."
     )
 
 

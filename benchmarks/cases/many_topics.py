@@ -105,7 +105,7 @@ def _is_traced(pid: int) -> bool:
 
 _SHOWN: Final = (
     (f"create {TOPICS} topics, s", "create_s"),
-    (f"one partition more for each of {TOPICS} topics, s", "grow_s"),
+    (f"add one partition to each of {TOPICS} topics, s", "grow_s"),
     (f"delete {TOPICS} topics, s", "delete_s"),
 )
 _TARGETED: Final = {"create_s": "create", "delete_s": "delete"}
@@ -114,11 +114,12 @@ _TARGETED: Final = {"create_s": "create", "delete_s": "delete"}
 def section(result: Result) -> list[str]:
     syncs = result.settings["syncs"]
     text = (
-        f"CreateTopics, CreatePartitions and DeleteTopics are sent as one request each, for {result.settings['topics']}"
-        f" topics of {result.settings['partitions']} partition. The time is from the request to its response, with both"
-        " brokers on the same disk. Five rounds on each server before the first are not counted. Each counted request"
-        f" follows {result.settings['pause_seconds']} s without load, because both brokers respond when the change is"
-        " stored and create and remove directories after that."
+        "The benchmark sends one CreateTopics, one CreatePartitions and one DeleteTopics request, each for"
+        f" {result.settings['topics']} topics of {result.settings['partitions']} partition. The time is measured from"
+        " the request to its response. Both brokers use the same disk. Before the first round, each server runs five"
+        " rounds that are not counted. Before each counted request, there is no load for"
+        f" {result.settings['pause_seconds']} s, because both brokers respond when the change is stored, and create and"
+        " remove directories after that."
     )
     if syncs.get(HOLDFAST) is not None:
         text += (

@@ -42,7 +42,16 @@ def run(plan: Plan) -> Result:
 
 
 _NAMES: Final = {HOLDFAST: "Holdfast", ECHO: "bare echo", KAFKA: "Apache Kafka"}
-_HEAD: Final = ("", "requests/s", "p50 ms", "p99 ms", "server CPU s/M", "client CPU s/M", "Holdfast ÷ it", "target")
+_HEAD: Final = (
+    "",
+    "requests/s",
+    "p50 ms",
+    "p99 ms",
+    "server CPU s/M",
+    "client CPU s/M",
+    "Holdfast ÷ this row",
+    "target",
+)
 
 
 def section(result: Result) -> list[str]:
@@ -51,15 +60,16 @@ def section(result: Result) -> list[str]:
     }
     text = (
         f"A load generator in C (`benchmarks/load.c`) sends ApiVersions v{VERSION} requests of"
-        f" {result.settings['request_bytes']} bytes. It checks every correlation id and measures every response. A"
-        f" round takes {result.settings['seconds']} s. Before the first round, the same load runs for"
-        f" {result.settings['warm_up_seconds']} s on each server, which is not counted. The bare echo is an"
-        " `asyncio.BufferedProtocol` on uvloop that splits frames and writes fixed bytes of the length of Holdfast's"
-        " response, once for all frames of a read. It shows what this event loop can do at best. The target is for"
-        " single requests. Pipelined requests show the cost of a request without the system calls around it, which is"
-        " about half of the difference between Holdfast and the echo. The limit is Python. A response has"
+        f" {result.settings['request_bytes']} bytes. It checks the correlation id of every response and measures its"
+        f" latency. A round takes {result.settings['seconds']} s. Before the first round, each server serves the same"
+        f" load for {result.settings['warm_up_seconds']} s, which is not counted. The bare echo is an"
+        " `asyncio.BufferedProtocol` on uvloop. It splits the received bytes into frames and answers each frame with"
+        " fixed bytes of the same length as Holdfast's response. It writes the responses to all frames of a read at"
+        " once. The echo shows the maximum rate of this event loop. The target applies to single requests. Pipelined"
+        " requests show the cost of a request without the system calls around it. This cost is about half of the"
+        " difference between Holdfast and the echo. The Python interpreter limits the rate. A response has"
         f" {sizes[HOLDFAST]} bytes from Holdfast, {sizes[ECHO]} from the echo and {sizes[KAFKA]} from Kafka, which"
-        " lists more APIs. Load generator and server run on the same cores."
+        " lists more APIs. The load generator and the server run on the same cores."
     )
     lines = [paragraph(text), ""]
     for series in (MANY, PIPELINED):

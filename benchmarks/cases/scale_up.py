@@ -80,22 +80,23 @@ def _round(broker: Broker, family: str, size: int, seconds: float, heartbeat_ms:
 
 _SHOWN: Final = (
     ("rebalances", "rebalances"),
-    ("revocations at the members that were there", "revocations"),
-    ("from the last start until all have an assignment, s", "shared_s"),
+    ("revocations at the existing members", "revocations"),
+    ("time from the last start until all members have an assignment, s", "shared_s"),
 )
 
 
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "A working group of static members is doubled. The new members are started one after the other over"
-        f" {settings['seconds']} s. In the first column they are registered before (AddMembersToGroup). Everything else"
-        " is the same. The members are unmodified clients with their range assignor, heartbeats every"
-        f" {settings['heartbeat_ms']} ms, sessions of {settings['session_ms'] // 1000} s and two partitions each at the"
-        f" end. {PER_PROCESS} members run in one process, each with its own thread, because a hundred processes are too"
-        " many for this machine. The number of rebalances is the number of generations in Holdfast's ledger, or of"
-        " revocations at the member with the most of them, if that is higher. Apache Kafka has no ledger, so there it"
-        " is the latter. Without registration, the number depends on how many members join during a rebalance."
+        "A running group of static members doubles in size. The new members start one after the other over"
+        f" {settings['seconds']} s. In the first column, they are registered in advance (AddMembersToGroup). All other"
+        " conditions are the same. The members are unmodified clients with their range assignor, heartbeats every"
+        f" {settings['heartbeat_ms']} ms and sessions of {settings['session_ms'] // 1000} s. At the end, each member"
+        f" has two partitions. {PER_PROCESS} members run in one process, each with its own thread, because a hundred"
+        " processes are too many for this machine. The number of rebalances is the number of generations in Holdfast's"
+        " ledger. If a member has more revocations than that, its number of revocations counts instead. Apache Kafka"
+        " has no ledger, so only the revocations count there. Without registration, the number depends on how many"
+        " members join during a rebalance."
     )
     rows = [
         (

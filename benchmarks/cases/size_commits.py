@@ -73,11 +73,13 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"Each group has one static member with a connection of its own, which commits {settings['partitions']}"
-        f" partitions in one OffsetCommit (v{COMMIT_VERSION}), with one in flight, sent by `benchmarks/load.c` as fast"
-        f" as the server answers, for {settings['seconds']} s. {settings['warm_up_seconds']} s of this load before the"
-        " first round are not counted. CPU time for opening the connections is not counted. The total cost is the CPU"
-        " time of the server for one commit of every group." + by_size.limited(result, max(SIZES)) + by_size.method()
+        f"Each group has one static member with its own connection. Each member commits {settings['partitions']}"
+        f" partitions in one OffsetCommit (v{COMMIT_VERSION}), with one request in flight. `benchmarks/load.c` sends"
+        f" the requests as fast as the server responds, for {settings['seconds']} s. Before the first round, the same"
+        f" load runs for {settings['warm_up_seconds']} s, which is not counted. CPU time for opening the connections is"
+        " not counted either. The total cost is the CPU time of the server for one commit of every group."
+        + by_size.limited(result, max(SIZES))
+        + by_size.method()
     )
     ratio = Shown("server_cpu_per_million", "CPU")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]

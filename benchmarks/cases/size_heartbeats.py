@@ -48,11 +48,11 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "The static members of one stable group have a connection each, with one heartbeat"
-        f" (v{VERSION}) in flight, sent by `benchmarks/load.c` as fast as the server answers, for"
-        f" {settings['seconds']} s. {settings['warm_up_seconds']} s of this load before the first round are not"
-        " counted. CPU time for opening the connections is not counted. The total cost is the CPU time of the server"
-        " for one heartbeat of every member." + by_size.limited(result, max(SIZES)) + by_size.method()
+        f"Each static member of one stable group has its own connection, with one heartbeat (v{VERSION}) in flight."
+        f" `benchmarks/load.c` sends the heartbeats as fast as the server responds, for {settings['seconds']} s. Before"
+        f" the first round, the same load runs for {settings['warm_up_seconds']} s, which is not counted. CPU time for"
+        " opening the connections is not counted either. The total cost is the CPU time of the server for one heartbeat"
+        " of every member." + by_size.limited(result, max(SIZES)) + by_size.method()
     )
     ratio = Shown("server_cpu_per_million", "CPU")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]

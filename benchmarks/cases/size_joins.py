@@ -66,11 +66,11 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"Static members (JoinGroup v{JOIN_VERSION}) join one new group at the same time, each on its own connection,"
-        f" by `benchmarks/members.c` as in the section on joins, with heartbeats every {HEARTBEAT_MS} ms. Of smaller"
-        f" groups, as many are formed one after the other as have {_AT_LEAST:,} members together, and the figures are"
-        f" those of one. {settings['warm_ups']} joins before the first round are not counted. The CPU time of the"
-        " server counts from the first JoinGroup until the group is stable."
+        f"Static members (JoinGroup v{JOIN_VERSION}) join one new group at the same time, each on its own connection."
+        f" As in the section on joins, `benchmarks/members.c` sends the requests, with heartbeats every {HEARTBEAT_MS}"
+        f" ms. If a group is small, several groups form one after the other, until they have {_AT_LEAST:,}"
+        f" members together. The figures are those of one group. Before the first round, {settings['warm_ups']} joins"
+        " are not counted. The CPU time of the server is measured from the first JoinGroup until the group is stable."
     )
     ratio = Shown("seconds", "time")
     shown = by_size.tables(result, _SHOWN, COSTS, ratio)

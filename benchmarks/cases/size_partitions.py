@@ -74,13 +74,13 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"A broker has topics of {settings['per_topic']} partitions. {settings['connections']} connections, each for a"
-        " partition of its own, which are spread evenly over all partitions, have one Produce request"
-        f" (v{PRODUCE_VERSION}, one record of {settings['record_bytes']} B, `acks=all`) in flight for"
-        f" {settings['seconds']} s, sent by `benchmarks/load.c`. Then one connection asks for the Metadata"
-        f" (v{METADATA_VERSION}) of all topics for as long. {settings['warm_up_seconds']} s of both before the first"
-        " round are not counted. The total costs are the CPU time of the server for one record to every partition, and"
-        " for one Metadata response with all partitions." + by_size.method()
+        f"A broker has topics of {settings['per_topic']} partitions. {settings['connections']} connections each write"
+        " to their own partition. These partitions are spread evenly over all partitions. `benchmarks/load.c` keeps one"
+        f" Produce request (v{PRODUCE_VERSION}, one record of {settings['record_bytes']} B, `acks=all`) in flight on"
+        f" each connection, for {settings['seconds']} s. Then one connection requests the Metadata"
+        f" (v{METADATA_VERSION}) of all topics for the same time. Before the first round, both loads run for"
+        f" {settings['warm_up_seconds']} s, which is not counted. The total costs are the CPU time of the server for"
+        " one record to every partition, and for one Metadata response with all partitions." + by_size.method()
     )
     ratio = Shown("produce_cpu_per_million", "CPU of produce")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]

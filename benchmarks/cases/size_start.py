@@ -61,9 +61,9 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"A broker with topics of {settings['per_topic']} partitions, each of which has one record of"
-        f" {settings['record_bytes']} B, is stopped in order and started again on the same disk. The time is from the"
-        " start of the process until Metadata names a leader for every partition, and the CPU time is that of the"
+        f"A broker has topics of {settings['per_topic']} partitions, with one record of {settings['record_bytes']} B in"
+        " each partition. The broker is stopped cleanly and started again on the same disk. The time is measured from"
+        " the start of the process until Metadata names a leader for every partition. The CPU time is that of the"
         " process until then." + by_size.method()
     )
     ratio = Shown("seconds", "time")

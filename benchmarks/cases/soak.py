@@ -138,7 +138,7 @@ class Samples:
 
 
 def section(result: Result) -> list[str]:
-    head = ("median of the quarter", "first", "second", "third", "last", "last ÷ second", "target")
+    head = ("median of each quarter", "first", "second", "third", "last", "last ÷ second", "target")
     rows = [
         (
             shown,
@@ -155,20 +155,20 @@ def _method(result: Result) -> str:
     settings = result.settings
     cores, restarts = (median(result.values(SERIES, HOLDFAST, name)) for name in ("cores", "restarts"))
     return (
-        f"In every round, a new broker runs for {settings['seconds']} s. {settings['rate']:,} records per second go to"
-        f" a topic whose consumer waits for each of them (`benchmarks/pace.c`). {settings['group_rate']} per second go"
-        f" to {settings['partitions']} partitions of a group of {settings['members']} consumers of confluent-kafka,"
-        f" every other one a static member, each with a commit every {settings['commit_ms']} ms. Every"
-        f" {settings['restart_s']:g} s a member is closed and started again, {restarts} times in total. Half of"
-        f" these restarts rebalance the group. The broker used {cores} of a core. The kernel's figures for the"
-        f" broker are read every {settings['sample_s']:g} s."
+        f"In every round, a new broker runs for {settings['seconds']} s. A producer sends {settings['rate']:,} records"
+        " per second to a topic, and a consumer waits for each record (`benchmarks/pace.c`). A second producer sends"
+        f" {settings['group_rate']} records per second to {settings['partitions']} partitions. A group of"
+        f" {settings['members']} confluent-kafka consumers reads these partitions. Every other consumer is a static"
+        f" member, and each consumer commits every {settings['commit_ms']} ms. Every {settings['restart_s']:g} s, one"
+        f" member restarts, {restarts} times in total. Half of these restarts rebalance the group. The broker used"
+        f" {cores} of a core. The benchmark reads the kernel's figures for the broker every {settings['sample_s']:g} s."
     )
 
 
 def verdicts(result: Result) -> list[Verdict]:
     return [
         Verdict(
-            f"soak, {result.settings['seconds']} s: {shown}, last quarter ÷ second",
+            f"soak, {result.settings['seconds']} s: {shown}, last quarter ÷ second quarter",
             TARGET,
             spread(result.values(SERIES, HOLDFAST, f"{name}_growth")),
         )

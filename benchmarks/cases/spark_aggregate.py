@@ -64,7 +64,16 @@ def run(plan: Plan) -> Result:
 
 
 def section(result: Result) -> list[str]:
-    head = ("", "", "rows/s", "a batch, s", "the longest, s", "rows/s while filling", "`aggregate` ÷ it", "target")
+    head = (
+        "",
+        "",
+        "rows/s",
+        "median batch, s",
+        "longest batch, s",
+        "rows/s of all batches",
+        "`aggregate` ÷ this row",
+        "target",
+    )
     rows = [
         (
             series,
@@ -85,13 +94,14 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f"A topic of {settings['partitions']} partitions in Holdfast has {settings['keys']:,} keys once, and then"
-        f" {settings['batches']} times {settings['touched']:,} of them. A query reads it with Trigger.AvailableNow in"
-        f" batches of {settings['touched']:,} and keeps the totals of each key. One query uses"
-        ' `holdfast.spark.Aggregate`. The other one reads the same source and uses `groupBy("key").agg(…)` in update'
-        " mode, RocksDB with changelog checkpoints, and as many shuffle partitions as cores. They take turns in one"
-        f" Spark application with `local[{settings['cores']}]`, after one round that is not counted. Rows/s are those"
-        f" of the batches with all keys in the state, by Spark's own batch duration. {reported(settings['versions'])}."
+        f"A topic of {settings['partitions']} partitions in Holdfast has one record for each of {settings['keys']:,}"
+        f" keys, followed by {settings['batches']} sets of records with {settings['touched']:,} random keys each. A"
+        f" query reads it with Trigger.AvailableNow in batches of {settings['touched']:,} and keeps the totals of each"
+        " key. One query uses `holdfast.spark.Aggregate`. The other query reads the same source and uses"
+        ' `groupBy("key").agg(…)` in update mode, RocksDB with changelog checkpoints, and as many shuffle partitions as'
+        f" cores. The queries take turns in one Spark application with `local[{settings['cores']}]`. One warm-up round"
+        " is not counted. The first three figures include only batches in which the state has all keys. All"
+        f" durations are those that Spark reports. Versions: {reported(settings['versions'])}."
     )
 
 

@@ -34,9 +34,9 @@ LOAD_TARGET: Final = Target("at most", 0, " bytes")
 TIME_TARGET: Final = Target("at most", 2.0)
 _SHOWN: Final = (
     ("state loaded by the restarted member, MiB", "own_loaded_bytes", 2**-20),
-    ("state loaded by the other one, MiB", "others_loaded_bytes", 2**-20),
-    ("from the start of the query to the end of its first batch, s", "to_first_batch_s", 1.0),
-    ("away with the start of Spark, s", "away_s", 1.0),
+    ("state loaded by the other member, MiB", "others_loaded_bytes", 2**-20),
+    ("time from the start of the query to the end of its first batch, s", "to_first_batch_s", 1.0),
+    ("absence, including the start of Spark, s", "away_s", 1.0),
 )
 
 
@@ -86,11 +86,11 @@ def section(result: Result) -> list[str]:
     text = (
         f"Two Spark applications with `aggregate` read a topic of {settings['partitions']} partitions and"
         f" {settings['keys']:,} keys in one group. The totals and last values of the keys ({settings['value_bytes']:,}"
-        f" bytes each) are {settings['state_bytes'] / 1e9:.2f} GB of state. Some keys keep changing. One application is"
-        " stopped and started again with `kafka.group.instance.id` (and"
-        f" `kafka.session.timeout.ms={settings['session_ms']}`). The first control is the same without it. The second"
-        " control is with it, in a query of the same source without state. The three cases run one after the other,"
-        " each with all of its restarts."
+        f" bytes each) are {settings['state_bytes'] / 1e9:.2f} GB of state. Some keys keep changing. In the column"
+        " “static”, one application restarts with `kafka.group.instance.id` and"
+        f" `kafka.session.timeout.ms={settings['session_ms']}`. The first control is the same restart without an"
+        " instance id. In the second control, the query has an instance id and the same source, but no state. The three"
+        " cases run one after the other. Each case completes all its restarts before the next case begins."
     )
     rows = [
         (
@@ -113,6 +113,6 @@ def verdicts(result: Result) -> list[Verdict]:
     what = "Spark, restart of a static member with state"
     loaded = result.values(STATIC, HOLDFAST, "others_loaded_bytes")
     return [
-        Verdict(f"{what}: state loaded by the others", LOAD_TARGET, spread(loaded)),
-        Verdict(f"{what}: time to its first batch ÷ that of a query without state", TIME_TARGET, spread(ratios)),
+        Verdict(f"{what}: state loaded by the other member", LOAD_TARGET, spread(loaded)),
+        Verdict(f"{what}: time to its first batch ÷ time of a query without state", TIME_TARGET, spread(ratios)),
     ]

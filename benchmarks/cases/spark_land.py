@@ -21,7 +21,7 @@ _PATIENCE_S: Final = 700.0
 _SHOWN: Final = {
     LAND: "`land`",
     BARE: "Spark's Parquet sink",
-    BARE_BY_DATE: "Spark's Parquet sink, by topic and date as `land`",
+    BARE_BY_DATE: "Spark's Parquet sink, partitioned by topic and date like `land`",
 }
 
 
@@ -68,7 +68,7 @@ def run(plan: Plan) -> Result:
 
 
 def section(result: Result) -> list[str]:
-    head = ("", "rows/s", "files", "bytes/row", "`land` ÷ it", "target")
+    head = ("", "rows/s", "files", "bytes/row", "`land` ÷ this row", "target")
     rows = [
         (
             shown,
@@ -87,11 +87,11 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"A query reads {settings['records']:,} records ({settings['shape']}) of a topic in Holdfast with"
-        f" Trigger.AvailableNow, in batches of {settings['per_batch']:,}, and writes them as Parquet."
+        f" Trigger.AvailableNow, in batches of {settings['per_batch']:,}, and writes them as Parquet files."
         " `holdfast.spark.Land` flushes its files to the device and records them in manifests. Spark's own Parquet"
-        " sink, with the same source, does neither. They take turns in one Spark application with"
-        f" `local[{settings['cores']}]`, after one round that is not counted. The time is from the start of the query"
-        f" to its end. {reported(settings['versions'])}."
+        " sink, with the same source, does neither. The queries take turns in one Spark application with"
+        f" `local[{settings['cores']}]`. One warm-up round is not counted. The time is measured from the start"
+        f" of the query to its end. Versions: {reported(settings['versions'])}."
     )
 
 
@@ -99,4 +99,4 @@ def verdicts(result: Result) -> list[Verdict]:
     ratio = result.ratio(SERIES, "rows_per_s", over=BARE)
     if ratio is None:
         return []
-    return [Verdict("Spark, land: rows/s ÷ the bare source into Parquet", TARGET, ratio)]
+    return [Verdict("Spark, land: rows/s ÷ Spark's Parquet sink", TARGET, ratio)]

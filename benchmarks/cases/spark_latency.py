@@ -71,18 +71,18 @@ def run(plan: Plan) -> Result:
 
 _COLUMNS: Final = (
     ("batch p50, ms", "batch_p50_ms"),
-    ("p90", "batch_p90_ms"),
-    ("sent to batch done p50, ms", "trip_p50_ms"),
-    ("finding the end", "latestOffset_ms"),
-    ("planning", "queryPlanning_ms"),
-    ("reading", "addBatch_ms"),
-    ("logging the offsets", "walCommit_ms"),
-    ("logging the end", "commitOffsets_ms"),
+    ("batch p90, ms", "batch_p90_ms"),
+    ("sent to end of batch, p50 ms", "trip_p50_ms"),
+    ("finding the end offsets, ms", "latestOffset_ms"),
+    ("planning, ms", "queryPlanning_ms"),
+    ("reading, ms", "addBatch_ms"),
+    ("writing the offset log, ms", "walCommit_ms"),
+    ("writing the commit log, ms", "commitOffsets_ms"),
 )
 
 
 def section(result: Result) -> list[str]:
-    head = ("", *(what for what, _ in _COLUMNS), "Holdfast ÷ it", "target")
+    head = ("", *(what for what, _ in _COLUMNS), "Holdfast ÷ this row", "target")
     rows = [
         (
             f"{series}: {shown}",
@@ -100,21 +100,21 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"A topic of {settings['partitions']} partitions in Apache Kafka gets a few records at a time. A query with the"
-        " default trigger (the next batch as soon as there are records) and the noop sink reads them in one batch. The"
-        f" next records follow {settings['pause_s'] * 1000:g} ms after the batch. A round is the median over"
+        " default trigger, which starts a batch as soon as there are records, reads them in one batch into the noop"
+        f" sink. The next records follow {settings['pause_s'] * 1000:g} ms after the batch. A round is the median of"
         f" {settings['batches']} batches, after {settings['warm_up']} that are not counted. Both sources take turns in"
-        f" one Spark application with `local[{settings['cores']}]`. Spark reports the duration of a batch and of its"
-        " parts (`triggerExecution`). The trip is from the sending of a record to the end of its batch. With its"
-        " default settings, Spark's own source took half a second longer in each task of such a batch, about as long"
-        " as a fetch waits at the end of a log. It is therefore also shown with a setting that shortens such a fetch."
-        f" {reported(settings['versions'])}."
+        f" one Spark application with `local[{settings['cores']}]`. Spark reports the duration of a batch"
+        " (`triggerExecution`) and of its parts. The table also shows the time from the sending of a record to the end"
+        " of its batch. With its default settings, Spark's own source took half a second longer in each task of such a"
+        " batch. This is about as long as a fetch waits at the end of a log. The table therefore also shows Spark's own"
+        f" source with a setting that shortens this wait. Versions: {reported(settings['versions'])}."
     )
 
 
 def verdicts(result: Result) -> list[Verdict]:
     found = []
     for series in SERIES:
-        for query, what in ((SPARK, "Spark's own source"), (TUNED, "the same with short fetches")):
+        for query, what in ((SPARK, "Spark's own source"), (TUNED, "Spark's own source with short fetches")):
             if (ratio := result.ratio(series, "batch_p50_ms", over=query)) is not None:
                 found.append(Verdict(f"Spark, a batch of {series}: ms ÷ {what}", TARGET, ratio))
     return found

@@ -20,7 +20,7 @@ SERIES: Final = "memory"
 SHOWN_AT: Final = (0.1, 0.25, 0.5, 0.75, 1.0)
 """Parts of the run after which the page shows the figures."""
 _PATIENCE_S: Final = 700.0
-_PROCESSES: Final = {"reader": "the reader, on the driver", "worker": "the largest worker"}
+_PROCESSES: Final = {"reader": "the reader on the driver", "worker": "the largest worker"}
 
 
 def run(plan: Plan) -> Result:
@@ -70,7 +70,12 @@ def _figures(seen: dict[str, list[float]]) -> dict[str, float]:
 
 def section(result: Result) -> list[str]:
     batches = result.settings["batches"]
-    head = ("MiB after batch", *(f"{round(part * batches)}" for part in SHOWN_AT), "last fifth ÷ second", "target")
+    head = (
+        "MiB after batch",
+        *(f"{round(part * batches)}" for part in SHOWN_AT),
+        "last fifth ÷ second fifth",
+        "target",
+    )
     rows = [
         (
             shown,
@@ -87,18 +92,18 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f'A query of `format("holdfast")` reads {settings["records"]:,} records ({settings["shape"]}) in'
-        f" {settings['batches']} batches into the noop sink, in a new Spark application with"
-        f" `local[{settings['cores']}]` for every round. Memory is the resident size (RSS) at the end of a batch, for"
-        " the process in which the query is a member of its group and for the largest process that reads on the"
-        " executor. The ratio is the median of the last fifth of the batches divided by that of the second fifth."
-        f" {reported(settings['versions'])}."
+        f" {settings['batches']} batches into the noop sink. Every round uses a new Spark application with"
+        f" `local[{settings['cores']}]`. Memory is the resident size (RSS) at the end of a batch. The table shows two"
+        " processes. The reader is the process in which the query is a member of its group. The worker is the largest"
+        " process that reads on the executor. The ratio is the median of the last fifth of the batches divided by that"
+        f" of the second fifth. Versions: {reported(settings['versions'])}."
     )
 
 
 def verdicts(result: Result) -> list[Verdict]:
     return [
         Verdict(
-            f"Spark, memory of {shown} over {result.settings['batches']} batches",
+            f"Spark, memory growth of {shown} over {result.settings['batches']} batches",
             TARGET,
             spread(result.values(SERIES, HOLDFAST, f"{process}_growth")),
         )

@@ -40,12 +40,12 @@ def run(plan: Plan) -> Result:
 
 _SHOWN: Final = (
     ("rebalances of the group", "rebalances", 1.0),
-    ("the same while an unrelated application is restarted", "control_rebalances", 1.0),
-    ("longest gap between two batches of the others, ms", "gap_s", 1e3),
-    ("the same while an unrelated application is restarted, ms", "control_gap_s", 1e3),
-    ("longest wait of the others for their next offsets, ms", "latest_offset_s", 1e3),
-    ("the same while an unrelated application is restarted, ms", "control_latest_offset_s", 1e3),
-    ("a restarted query is away for, s", "away_s", 1.0),
+    ("rebalances while an unrelated application restarts", "control_rebalances", 1.0),
+    ("longest gap between two batches of the other queries, ms", "gap_s", 1e3),
+    ("longest gap while an unrelated application restarts, ms", "control_gap_s", 1e3),
+    ("longest wait of the other queries for their next offsets, ms", "latest_offset_s", 1e3),
+    ("longest wait while an unrelated application restarts, ms", "control_latest_offset_s", 1e3),
+    ("absence of a restarted query, s", "away_s", 1.0),
 )
 
 
@@ -54,13 +54,13 @@ def section(result: Result) -> list[str]:
     every_ms = round(TICK_SECONDS * TICKS_AROUND * 1000)
     text = (
         f"{settings['queries']} Spark applications with one query each read {settings['partitions']} partitions of a"
-        f" Holdfast broker in one group. Every partition gets a record each {every_ms} ms, and the trigger interval is"
-        f" {settings['trigger_ms']} ms. The applications are stopped and started again one after the other, each when"
-        " the previous one has rows again, with `kafka.group.instance.id` and as the control without it, both with"
-        f" `kafka.session.timeout.ms={settings['session_ms']}`. Rebalances are the generations of the group in that"
-        " time. The start of Spark uses both cores completely. As a second control, an application of another group is"
-        f" therefore started and stopped, and the longest gap of the others must be at most {GAP_TARGET.value:g} times"
-        " as long as in that control."
+        f" Holdfast broker in one group. Every partition gets a record every {every_ms} ms, and the trigger interval is"
+        f" {settings['trigger_ms']} ms. The applications restart one after the other. Each restart begins when the"
+        " query of the previous application has rows again. The column “static” is with `kafka.group.instance.id`, and"
+        f" “dynamic” is the control without it. Both have `kafka.session.timeout.ms={settings['session_ms']}`. The"
+        " number of rebalances is the number of generations of the group in that time. The start of Spark uses both"
+        " cores completely. As a second control, an application of another group therefore starts and stops. The"
+        f" longest gap of the other queries must be at most {GAP_TARGET.value:g} times as long as in that control."
     )
     rows = [
         (
@@ -83,5 +83,5 @@ def verdicts(result: Result) -> list[Verdict]:
     ratio = spread([gap / alone for gap, alone in zip(gaps, control, strict=True)])
     return [
         Verdict(f"{what}: rebalances", REBALANCE_TARGET, spread(result.values(STATIC, HOLDFAST, "rebalances"))),
-        Verdict(f"{what}: longest gap of the others ÷ while another is restarted", GAP_TARGET, ratio),
+        Verdict(f"{what}: longest gap of the other queries ÷ control", GAP_TARGET, ratio),
     ]

@@ -71,19 +71,19 @@ def _shelf(stack: contextlib.ExitStack, broker: Broker, shape: Shape) -> str:
 
 _PROFILE: Final = (
     ("the JVM", "jvm_cpu_per_million"),
-    ("– its tasks", "jvm_tasks_cpu_per_million"),
-    ("– compiling", "jvm_jit_cpu_per_million"),
-    ("– collecting garbage", "jvm_gc_cpu_per_million"),
+    ("– tasks", "jvm_tasks_cpu_per_million"),
+    ("– JIT compilation", "jvm_jit_cpu_per_million"),
+    ("– garbage collection", "jvm_gc_cpu_per_million"),
     ("Python workers", "workers_cpu_per_million"),
-    ("– Python's thread: fetching, batches to Arrow, Arrow to Spark", "worker_python_cpu_per_million"),
-    ("– threads of librdkafka", "worker_client_cpu_per_million"),
-    ("all of Spark", "cpu_per_million"),
+    ("– Python thread: fetch, decode to Arrow, pass to Spark", "worker_python_cpu_per_million"),
+    ("– librdkafka's threads", "worker_client_cpu_per_million"),
+    ("Spark in total", "cpu_per_million"),
     ("the broker", "server_cpu_per_million"),
 )
 _PHASES: Final = (
     ("the whole query", "seconds"),
-    ("– its batch", "phase_triggerExecution_s"),
-    ("– – finding the end", "phase_latestOffset_s"),
+    ("– batch", "phase_triggerExecution_s"),
+    ("– – finding the end offsets", "phase_latestOffset_s"),
     ("– – planning", "phase_queryPlanning_s"),
     ("– – reading", "phase_addBatch_s"),
 )
@@ -96,9 +96,9 @@ def section(result: Result) -> list[str]:
         "rows/s in the batch",
         "Spark's CPU s/M",
         "cores",
-        "rows/s ÷ it",
+        "rows/s: Holdfast ÷ this row",
         "target",
-        "CPU ÷ it",
+        "CPU: Holdfast ÷ this row",
         "target",
     )
     rows = [
@@ -120,10 +120,10 @@ def section(result: Result) -> list[str]:
         paragraph(_method(result)),
         "",
         *table(head, rows),
-        "Where the time goes, in CPU seconds per million rows:",
+        "CPU seconds per million rows, by process and thread:",
         "",
         *_by_source(result, _PROFILE),
-        "And in seconds of the clock:",
+        "Elapsed time of the query and its phases, in seconds:",
         "",
         *_by_source(result, _PHASES),
     ]
@@ -139,11 +139,12 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"A query reads {settings['records']:,} records ({settings['shape']}) with Trigger.AvailableNow into the noop"
-        f" sink, in one batch, in one Spark application with `local[{settings['cores']}]`. Spark's own Kafka source"
-        " reads the same topic in the same application. The two take turns, after one round that is not counted. The"
-        " time is from the start of the query to its end. With Holdfast's source this includes joining its group. The"
-        " table also shows the rate within the batch alone, as Spark reports it. CPU is that of Java and of all Python"
-        f" processes of Spark. The sums also include threads that have ended. {reported(settings['versions'])}."
+        f" sink, in one batch. It runs in one Spark application with `local[{settings['cores']}]`. Spark's own Kafka"
+        " source reads the same topic in the same application. The two sources take turns. One warm-up round"
+        " is not counted. The time is measured from the start of the query to its end. With Holdfast's source, it"
+        " includes joining the group. The table also shows the rate within the batch alone, as Spark reports it. CPU"
+        " time is that of the JVM and of all Python processes of Spark. The totals also include threads that have"
+        f" ended. Versions: {reported(settings['versions'])}."
     )
 
 

@@ -90,7 +90,7 @@ def _idle_connections(address: tuple[str, int]) -> Iterator[None]:
 _TARGETS: Final = {"start_s": START_TARGET, "start_cpu_s": CPU_TARGET, "idle_rss_mib": MEMORY_TARGET}
 _SHOWN: Final = (
     ("start to ready, s", "start_s"),
-    ("CPU time of the start, s", "start_cpu_s"),
+    ("CPU time from start to ready, s", "start_cpu_s"),
     ("idle, RSS MiB", "idle_rss_mib"),
     ("idle, PSS MiB", "idle_pss_mib"),
     (f"{CONNECTIONS} idle connections, RSS MiB", "connected_rss_mib"),
@@ -99,14 +99,15 @@ _SHOWN: Final = (
 
 
 def section(result: Result) -> list[str]:
-    compiled = "; it leaves compiled modules behind" if result.settings.get("compiled") else ""
+    compiled = " It leaves compiled Python modules for the rounds." if result.settings.get("compiled") else ""
     text = (
-        "The time is from the start of the process until ApiVersions and Metadata are answered over a socket, on an"
-        " empty data directory. The time to format Kafka's storage is not counted. Readiness is checked every 10 ms"
-        f" (Holdfast) or 20 ms (Kafka). Memory is measured {result.settings['idle_seconds']} s later without clients,"
-        f" and again with {result.settings['connections']} connections that have sent one request and are idle. One"
-        f" start of each server before the first round is not counted{compiled}. Kafka runs with the heap of its"
-        " start script, 1 GiB. Heap that it has not touched is not in these figures."
+        "The time is measured from the start of the process until the server has answered ApiVersions and Metadata over"
+        " a socket. The data directory is empty. The time to format Kafka's storage is not counted. The benchmark"
+        " checks every 10 ms (Holdfast) or 20 ms (Kafka) whether the server is ready. Memory is measured"
+        f" {result.settings['idle_seconds']} s later without clients, and again with {result.settings['connections']}"
+        " connections that have sent one request and are idle. Before the first round, each server starts once, and"
+        f" this start is not counted.{compiled} Kafka runs with the heap size of its start script, 1 GiB. The figures"
+        " do not include heap memory that Kafka has not touched."
     )
     rows = [
         (

@@ -120,18 +120,19 @@ def _lose(fleet: Fleet, victim: str, loss: str) -> dict[str, float]:
 def section(result: Result) -> list[str]:
     every_ms = round(TICK_SECONDS * TICKS_AROUND * 1000)
     text = (
-        f"Three members, each in its own process, consume {PARTITIONS} partitions, each of which gets a record every"
+        f"Three members, each in its own process, consume {PARTITIONS} partitions. Each partition gets a record every"
         f" {every_ms} ms. A fourth member is a standby (`target.group.size` = 3, `standby.takeover.ms` ="
-        f" {TAKEOVER_MS}). All have `heartbeat.interval.ms` = {HEARTBEAT_MS} and sessions of {SESSION_MS // 1000} s. A"
-        " member is killed (`kill -9`), or is stopped with its connections open (SIGSTOP). A stopped member must not"
-        " be replaced before its session expires. The time is until each of its partitions has a record at another"
-        " member. Rebalances and revocations are those of the other members. The control is the same group without a"
-        " standby, where the loss is detected when the session expires. Apache Kafka has no standbys."
+        f" {TAKEOVER_MS}). All members have `heartbeat.interval.ms` = {HEARTBEAT_MS} and sessions of"
+        f" {SESSION_MS // 1000} s. One member is killed (`kill -9`), or is stopped with its connections open (SIGSTOP)."
+        " A stopped member must not be replaced before its session expires. The idle time lasts until other members"
+        " have received a record from each partition of the lost member. Rebalances and revocations are those of the"
+        " other members. The control is the same group without a standby, in which the coordinator detects the loss"
+        " when the session expires. Apache Kafka has no standbys."
     )
-    shown = (("idle, s", "idle_s"), ("rebalances", "rebalances"), ("revocations elsewhere", "revocations"))
+    shown = (("idle time, s", "idle_s"), ("rebalances", "rebalances"), ("revocations at other members", "revocations"))
     rows = [
         (
-            f"{series(family, loss)}: {what}",
+            f"{series(family, loss)}, {what}",
             *(figure(result.values(series(family, loss), name, value)) for name in (STANDBY, HOLDFAST, KAFKA)),
         )
         for family in result.settings["families"]
@@ -150,11 +151,11 @@ def verdicts(result: Result) -> list[Verdict]:
                 continue
             idle = result.values(name, STANDBY, "idle_s")
             if loss == STOPPED:
-                found.append(Verdict(f"{name}: not replaced before", PATIENCE_TARGET, spread([min(idle)])))
+                found.append(Verdict(f"{name}, time until replaced", PATIENCE_TARGET, spread([min(idle)])))
                 continue
-            found.append(Verdict(f"{name}: idle with a standby", TIME_TARGET, spread(idle)))
+            found.append(Verdict(f"{name}, idle time with a standby", TIME_TARGET, spread(idle)))
             rebalances = result.values(name, STANDBY, "rebalances")
-            found.append(Verdict(f"{name}: rebalances", REBALANCE_TARGET, spread([max(rebalances)])))
+            found.append(Verdict(f"{name}, rebalances", REBALANCE_TARGET, spread([max(rebalances)])))
             elsewhere = result.values(name, STANDBY, "revocations")
-            found.append(Verdict(f"{name}: revocations elsewhere", REVOCATION_TARGET, spread([max(elsewhere)])))
+            found.append(Verdict(f"{name}, revocations at other members", REVOCATION_TARGET, spread([max(elsewhere)])))
     return found

@@ -176,19 +176,20 @@ def _method(result: Result) -> str:
     settings = result.settings
     records = "; ".join(f"{shape}: {count:,}" for shape, count in settings["records"].items())
     return (
-        "One librdkafka client in its own process is driven from Python by `produce_batch` and"
-        f" `consume({settings['consume_at_once']})`, in the same way for both servers. The producer has"
-        f" {_summary(settings['producer'])}. The consumer uses manual assignment and has"
+        "A separate Python process runs one librdkafka client and calls `produce_batch` and"
+        f" `consume({settings['consume_at_once']})`, in the same way for both servers. The producer has the settings"
+        f" {_summary(settings['producer'])}. The consumer uses manual assignment and has the settings"
         f" {_summary(settings['consumer'])}. All other settings have librdkafka's defaults. Records per round:"
-        f" {records}. Every round uses a new topic, and dirty pages are written to disk before it. Before the first"
-        f" round, both servers serve the same load for {settings['warm_up_seconds']} s, which is not counted, so that"
-        " Kafka's JVM can compile the code. The consumed records are in the page cache in full batches, which are the"
-        " same in every round and on both servers. Otherwise a server that acknowledges faster would get smaller"
-        " batches, and its consumer would be slower (decisions/0008 has the figures of that method). CPU is in seconds"
-        " per million records, for the server process and for the client process. The column “limit” names the side"
-        " that kept a core busy all the time: the client, the server, the machine if all cores were busy, or neither"
-        " if both waited. “Client alone” is the same producer against librdkafka's mock broker in its own process,"
-        " which stores nothing. It shows roughly the maximum of this client."
+        f" {records}. Every round uses a new topic. Before each round, dirty pages are written to disk. Before the"
+        f" first round, both servers serve the same load for {settings['warm_up_seconds']} s, so that Kafka's JVM can"
+        " compile its code. This load is not counted. The consumer reads full batches from the page cache. The batches"
+        " are the same in every round and on both servers. If the consumer read the batches of the produce benchmark, a"
+        " server that acknowledges faster would have smaller batches, and its consumer would be slower ([decision"
+        " 8](decisions/0008-consumers-are-measured-on-equal-batches.md)). CPU time is in seconds per million records,"
+        " for the server process and for the client process. The column “limit” shows what kept at least one core busy"
+        " all the time: the client, the server, the machine (all cores), or neither. In the rows “client alone”, the"
+        " same producer writes to librdkafka's mock broker, which runs in the client's process and stores nothing."
+        " These rows show the approximate maximum rate of this client."
     )
 
 

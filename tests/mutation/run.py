@@ -97,7 +97,7 @@ def copied(source: Path, into: Path) -> Path:
 def run_suite(source: Path, suite: str) -> Run:
     """The suite against this source, in a process of its own, up to the first failure."""
     path = ROOT / suite
-    folder = path if path.is_dir() else path.parent  # its conftest.py only: the one of all tests starts brokers and Spark
+    folder = path if path.is_dir() else path.parent  # without tests/conftest.py, which loads brokers and Spark
     command = [sys.executable, "-m", "pytest", suite, "-x", "-q", "-k", NOT_MEASURING]
     command += ["--confcutdir", str(folder), "-p", "no:cacheprovider", "-p", PLUGIN]
     environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", SOURCE_VARIABLE: str(source)}

@@ -76,13 +76,13 @@ def test_a_target_is_held_against_the_median_of_the_ratios(kafka_s: float, verdi
             5,
             {"load_before": 0.5},
             " (load 0.5)",
-            "*5 rounds on 2026-01-01; load average before the run: 0.5.* **Measure again: taken under load.**",
+            "*5 rounds on 2026-01-01; load average before the run: 0.5.* **Measure again (taken under load).**",
         ),
         (
             1,
             {"load_before": 0.1},
             " (1 round)",
-            "*1 round on 2026-01-01; load average before the run: 0.1.* **Measure again: fewer than 5 rounds.**",
+            "*1 round on 2026-01-01; load average before the run: 0.1.* **Measure again (fewer than 5 rounds).**",
         ),
         (
             5,
@@ -124,7 +124,7 @@ def test_a_target_says_in_how_many_rounds_holdfast_failed() -> None:
 def test_a_case_without_rounds_says_how_to_take_them() -> None:
     page = page_of(started([1.0], [10.0]))
 
-    assert "Not measured yet: `python -m benchmarks --only throughput` does." in page
+    assert "Not measured yet. Run `python -m benchmarks --only throughput`." in page
     assert "--only start`" not in page
 
 
