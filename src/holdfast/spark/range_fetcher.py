@@ -31,7 +31,8 @@ _HONOURED: Final = frozenset(
 _RACK: Final = "client.rack"
 _MAX_WAIT_MS: Final = 250
 """The wait if a broker has no record. The planned records exist, so this is rare."""
-_PARTITION_BYTES: Final = 1024 * 1024
+_PARTITION_BYTES: Final = 2 * 1024 * 1024
+"""Usually two full batches: half as many requests and calls of the decoder as with one. More gave no further gain."""
 _RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _MAX_BYTES: Final = 1_000_000_000
 """librdkafka's limit of these settings."""

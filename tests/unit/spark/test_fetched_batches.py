@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -56,6 +58,21 @@ def row(record: Record, timestamp_type: int = 0) -> dict[str, Any]:
         "timestampType": timestamp_type,
         "headers": [{"key": name, "value": content} for name, content in record.headers] or None,
     }
+
+
+def test_decoding_does_not_load_pandas() -> None:
+    """Arrow loads it for some conversions. A Spark worker would then visit its objects after each task."""
+    records = [Record(0, 0, None, b"a", ()), Record(1, 0, b"k", None, (("h", b"x"),))]
+    code = f"""
+import sys
+from holdfast.spark.batch_headers import split_batches
+from holdfast.spark.fetched_batches import BatchDecoder
+data = {bytes(encode_batch(records))!r}
+((columns, _),) = BatchDecoder(("orders", 3), 0, 9, include_headers=True).decode(data, split_batches(data))
+assert len(columns[0]) == 2
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # -- equal to the decoder of single records ----------------------------------------------------------------------------
