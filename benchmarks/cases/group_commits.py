@@ -116,9 +116,9 @@ def section(result: Result) -> list[str]:
         " the records of several groups into one batch, and Holdfast writes one batch for each group. A round takes"
         f" {settings['seconds']} s. Before the first round, each server serves the same load for"
         f" {settings['warm_up_seconds']} s, which is not counted. Holdfast is limited by one core, and Kafka"
-        " distributes the same work over all cores. Holdfast compacts `__consumer_offsets` during the rounds, because it"
-        " compacts segments from 1 MiB on. Kafka does not, because its segments of 100 MB do not fill up. The CPU time"
-        " of Holdfast includes its compactions."
+        " distributes the same work over all cores. Holdfast compacts `__consumer_offsets` during the rounds, because"
+        " it compacts segments from 1 MiB on. Kafka does not, because its segments of 100 MB do not fill up. The CPU"
+        " time of Holdfast includes its compactions."
     )
     rows = [
         (
