@@ -182,6 +182,10 @@ class TimeIndex(_IndexFile):
             self._timestamps.append(timestamp)
             self.is_dirty = True
 
+    def load(self) -> None:
+        """Read the file, if it was not read yet."""
+        self._read()
+
     def last_before(self, timestamp: int) -> tuple[int, int] | None:
         """The last entry before `timestamp`: all records up to its offset are older."""
         self._read()
@@ -286,8 +290,13 @@ class SegmentIndexes:
         Called with every append, so the entries are counted.
         """
         if self._entries is None:
-            self._entries = len(self.offset)
+            self._entries = self.load()
         return self._entries >= limit_bytes // _TIME_ENTRY_BYTES - 1
+
+    def load(self) -> int:
+        """Read both files, so that adding batches cannot fail. Returns the number of entries of the offset index."""
+        self.time.load()
+        return len(self.offset)
 
     def finish(self) -> None:
         """The segment is complete. As in Kafka, the time index ends with the largest timestamp."""

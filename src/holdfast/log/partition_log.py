@@ -111,14 +111,20 @@ class PartitionLog(SegmentedLog):
         return run_to_completion(inspected(self.config, batch, records, self.directory.name, now_ms))
 
     def _segment_for(self, placed: Sequence[Placed], size: int, now_ms: int) -> Segment:
-        """The segment to append to: the last one, or a new one by Kafka's rules for rolling."""
+        """The segment to append to: the last one, or a new one by Kafka's rules for rolling.
+
+        Its indexes are in memory, so that nothing can fail after the write.
+        """
         segment = self.segments[-1]
-        if segment.size == 0:
-            return segment
-        latest = max([place.max_timestamp for place in placed])
-        if segment.must_roll(self.config, size, latest, placed[-1].last_offset, now_ms):
-            return self.roll(now_ms)
-        return segment
+        try:
+            if segment.size == 0:
+                segment.load_indexes()
+                return segment
+            latest = max([place.max_timestamp for place in placed])
+            must_roll = segment.must_roll(self.config, size, latest, placed[-1].last_offset, now_ms)
+        except OSError as error:
+            raise StorageError("append to", segment.path, error) from error
+        return self.roll(now_ms) if must_roll else segment
 
     def _write(self, segment: Segment, pieces: Sequence[Buffer]) -> None:
         try:

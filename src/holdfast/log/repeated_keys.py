@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.log.offset_map import OffsetMap
 from holdfast.log.record_spans import RecordSpan, value_span
@@ -21,6 +21,9 @@ MAX_RECORDS: Final = 1_000
 MAX_LAYOUTS: Final = 1_000
 MAX_BYTES: Final = 8 * 1024 * 1024
 """The maximum of the records in all layouts together."""
+
+_Sizes = tuple[int, int, int]
+"""The bytes of the records, their number, and the last offset delta."""
 
 
 class Layout:
@@ -47,28 +50,35 @@ class Layout:
         self._superseded_below = min(first_kept, default=-1)
 
 
+class _Shape(NamedTuple):
+    """Batches of the same sizes, whose values are at the same positions."""
+
+    struct: Struct
+    layouts: dict[tuple[bytes, ...], Layout]
+    """By the bytes that the struct extracts. They include all lengths, so equal bytes mean equal records."""
+
+
 class RepeatedKeys:
     """The layouts that one compaction has found."""
 
     def __init__(self) -> None:
-        self._structs: dict[tuple[int, int, int], Struct] = {}
-        """By the sizes of a batch. Batches of different groups often share one."""
-        self._layouts: dict[tuple[bytes, ...], Layout] = {}
-        self._decoded: set[tuple[int, int, int, bytes | None]] = set()
-        """The sizes and first keys of batches. If they occur again, a layout is worth its cost."""
+        self._shapes: dict[_Sizes, _Shape] = {}
+        self._layouts: list[Layout] = []
+        self._decoded: set[tuple[_Sizes, int]] = set()
+        """The sizes and the hash of the first key of batches. If they occur again, a layout is worth its cost."""
         self._room_bytes = MAX_BYTES
 
     def find(self, records: bytes, header: BatchHeader) -> Layout | None:
         """The layout of a batch, or None if its records must be decoded."""
-        struct = self._structs.get(_sizes(records, header))
-        return None if struct is None else self._layouts.get(struct.unpack(records))
+        shape = self._shapes.get(_sizes(records, header))
+        return None if shape is None else shape.layouts.get(shape.struct.unpack(records))
 
     def add(self, records: bytes, header: BatchHeader, spans: Sequence[RecordSpan]) -> None:
         """Consider a batch whose records were decoded."""
         if not MIN_RECORDS <= len(spans) <= MAX_RECORDS or len(self._layouts) >= MAX_LAYOUTS:
             return
         sizes = _sizes(records, header)
-        seen = (*sizes, spans[0].key)
+        seen = sizes, hash(spans[0].key)
         if seen not in self._decoded:
             if len(self._decoded) >= MAX_LAYOUTS:
                 self._decoded.clear()
@@ -78,18 +88,23 @@ class RepeatedKeys:
         if len(records) > self._room_bytes or any(span.timestamp_delta for span in spans):
             return
         self._room_bytes -= len(records)
-        struct = self._structs[sizes] = _without_values(records, spans)
-        self._layouts[struct.unpack(records)] = Layout(spans, header.base_offset)
+        struct = _without_values(records, spans)
+        shape = self._shapes.get(sizes)
+        if shape is None or shape.struct.format != struct.format:
+            # A layout of the previous struct must not be compared with bytes from other positions.
+            shape = self._shapes[sizes] = _Shape(struct, {})
+        layout = shape.layouts[struct.unpack(records)] = Layout(spans, header.base_offset)
+        self._layouts.append(layout)
 
     def put_into(self, keys: OffsetMap) -> None:
         """Add the last offsets of the layouts' keys, after all batches were read."""
-        for layout in self._layouts.values():
+        for layout in self._layouts:
             layout.put_into(keys)
-        for layout in self._layouts.values():
+        for layout in self._layouts:
             layout.compare_with(keys)
 
 
-def _sizes(records: bytes, header: BatchHeader) -> tuple[int, int, int]:
+def _sizes(records: bytes, header: BatchHeader) -> _Sizes:
     return len(records), header.record_count, header.last_offset_delta
 
 

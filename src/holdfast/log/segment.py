@@ -173,6 +173,10 @@ class Segment:
             or self.indexes.are_full(config.segment_index_bytes)
         )
 
+    def load_indexes(self) -> None:
+        """Read the index files, so that neither :meth:`add` nor :meth:`finish` can fail."""
+        self.indexes.load()
+
     def write(self, pieces: Sequence[disk.Buffer]) -> None:
         """Write bytes at the end. They become part of the segment with :meth:`add`."""
         file = self.file.opened()

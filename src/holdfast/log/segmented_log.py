@@ -192,6 +192,7 @@ class SegmentedLog:
         """Start a new segment at the end."""
         full = self.segments[-1]
         try:
+            full.load_indexes()
             self.cut_torn_tail()
             segment = Segment(self.directory, self.end_offset, now_ms, self.config.index_interval_bytes)
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from holdfast.log import repeated_keys
 from holdfast.log.compaction import Compacted
 from holdfast.log.offset_map import OffsetMap
 from holdfast.log.partition_log import PartitionLog
-from holdfast.log.record_spans import RecordSpan, record_spans, unpack
+from holdfast.log.record_spans import RecordSpan, record_spans, unpack, value_span
 from holdfast.log.repeated_keys import RepeatedKeys
 from holdfast.wire.batch import BatchHeader, batches, parse_header
 from holdfast.wire.compression import Codec
-from holdfast.wire.records import Record, encode_batch
+from holdfast.wire.records import Record, encode_batch, encoded_record
 from tests.unit.log.keyed_logs import COMPACT, HOUR_MS, Pair
 from tests.unit.log.samples import NOW_MS, append, open_log
 
@@ -122,6 +123,42 @@ def test_the_number_and_the_bytes_of_layouts_are_limited(monkeypatch: pytest.Mon
     monkeypatch.setattr(repeated_keys, "MAX_BYTES", size)
     repeated = known(first, second)
     assert [repeated.find(*decoded(one)[:2]) is not None for one in (first, second)] == [True, False]
+
+
+def test_the_first_keys_of_many_batches_are_not_kept() -> None:
+    repeated = RepeatedKeys()
+    batches = [decoded(batch_of([(b"%06d" % number * 20_000, b""), *valued(KEYS[0], b"one")])) for number in range(20)]
+
+    tracemalloc.start()
+    try:
+        for batch in batches:
+            repeated.add(*batch)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 20_000, "a fraction of one key"
+
+
+def test_a_layout_is_not_compared_with_bytes_from_other_positions() -> None:
+    # given two batches of the same size whose values have other lengths
+    keys = [b"key-%d" % number for number in range(4)]
+    first = batch_of([(key, b"v" * length) for key, length in zip(keys, (30, 10, 10, 10), strict=True)])
+    second = batch_of([(key, b"v" * length) for key, length in zip(keys, (10, 30, 10, 10), strict=True)])
+    repeated = known(first, second)
+
+    # when a third has what the first has besides its values, at the positions of the second
+    records, header, spans = decoded(first)
+    starts = [records[span.start : value_span(records, span)[0]] for span in spans]
+    hidden = encoded_record(Record(1, NOW_MS, b"zz", b"v" * 13, ()), 0, NOW_MS)
+    values = [b"v" * 10, b"v" * 8 + b"\x00" + hidden[:-1], b"v" * 10, b"v" * 10]
+    third = b"".join(start + value + b"\x00" for start, value in zip(starts, values, strict=True))
+
+    # then it is not taken for the first, because it has another key
+    assert len(third) == len(records)
+    assert [span.key for span in record_spans(third, header)] == [keys[0], b"zz", *keys[2:]]
+    assert repeated.find(third, header) is None
+    assert repeated.find(*decoded(second)[:2]) is not None, "the control"
 
 
 def test_the_last_batch_of_a_layout_sets_the_offsets_of_its_keys() -> None:

@@ -1,10 +1,12 @@
 """A disk that refuses: all or nothing is stored, and the log works again when space returns."""
 
 import errno
+import io
 import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ from holdfast.log import disk
 from holdfast.log.errors import StorageError
 from holdfast.wire.records import decode_batch
 from tests.unit.log.samples import TINY, append, contents, fill, open_log, sample
+
+UNINDEXED = replace(TINY, segment_bytes=100_000)
+"""All records are in the active segment, whose time index is read when it is needed."""
 
 
 class FailingAt:
@@ -55,6 +60,34 @@ def test_a_failed_append_leaves_nothing(tmp_path: Path, point: str, error: int) 
     # and when space returns it goes on, with the same offset and the same sequence
     again = append(log, sample(2, producer_id=1, sequence=0))
     assert (again.base_offset, again.duplicate) == (log.end_offset - 2, False)
+
+
+def test_an_append_that_cannot_read_the_time_index_stores_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a log that was opened again and has not read its time index, and no file descriptors
+    log = open_log(tmp_path / "t-0", UNINDEXED)
+    stored = fill(log, 20)
+    log.close()
+    log = open_log(tmp_path / "t-0", UNINDEXED, clean=True)
+    opened = io.open
+
+    def exhausted(path: object, *arguments: object, **options: object) -> object:
+        if str(path).endswith(".timeindex"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opened(path, *arguments, **options)  # type: ignore[call-overload]  # whatever it was called with
+
+    # when
+    with monkeypatch.context() as patch, pytest.raises(StorageError) as refusal:
+        patch.setattr(io, "open", exhausted)
+        for _ in range(20):
+            append(log, sample(2))
+
+    # then the log goes on when there are some again
+    assert refusal.value.errno == errno.EMFILE
+    assert contents(log) == stored
+    assert log.segments[-1].path.stat().st_size == log.segments[-1].size
+    assert append(log, sample(2)).base_offset == log.end_offset - 2
 
 
 def test_a_tail_that_cannot_be_cut_is_cut_before_the_next_append(tmp_path: Path) -> None:

@@ -226,9 +226,14 @@ class GroupCoordinatorService:
                 return loaded
             if not chunk:
                 break
-            for some in chunk:
-                self.coordinator.replay(some)
-                loaded += len(some)
+            try:
+                for some in chunk:
+                    self.coordinator.replay(some)
+                    loaded += len(some)
+            except Exception as failure:
+                # A bug. The other partitions are loaded.
+                logger.exception("a record of the group log cannot be replayed")
+                error = failure
         if error is not None:
             # As in Kafka, the groups read so far are served; the other groups of the partition start over.
             logger.error("cannot read partition %d of the group log to its end: %s", index, error)
@@ -239,7 +244,11 @@ class GroupCoordinatorService:
     async def _expire_offsets(self) -> None:
         while True:
             await asyncio.sleep(self._expiry_seconds)
-            self._apply(self.coordinator.expire_offsets(self._wall_ms()))
+            try:
+                self._apply(self.coordinator.expire_offsets(self._wall_ms()))
+            except Exception:
+                # A bug. The task continues, because without it no offset would ever expire.
+                logger.exception("expired offsets are not removed; this is tried again at its next time")
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -341,7 +350,11 @@ class GroupCoordinatorService:
 
     def _append(self, append: Append) -> Effects | None:
         """The effects that follow from the append; None while it is not stored."""
-        stored = self.group_log.append(append.group.id, append.records, self._wall_ms())
+        try:
+            stored = self.group_log.append(append.group.id, append.records, self._wall_ms())
+        except Exception:  # whatever it is, the group has to know, or it would wait for ever
+            logger.exception("appending to the group log failed")
+            return self.coordinator.append_failed(append, ErrorCode.UNKNOWN_SERVER_ERROR, self.now_ms())
         if stored.done():
             return self._stored(append, stored)
         stored.add_done_callback(partial(self._stored_later, append))

@@ -86,6 +86,8 @@ class TlsStream(asyncio.BufferedProtocol):
             self._yield_read()
 
     def eof_received(self) -> bool:
+        if self.is_established:
+            self._decrypt()  # requests that `resume_reading` has left for the next iteration
         return self._user.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -106,6 +106,15 @@ def commit(service: GroupCoordinatorService, offset: int) -> Coroutine[Any, Any,
     return answer
 
 
+def committed(service: GroupCoordinatorService) -> tuple[ErrorCode, list[int]]:
+    code, found = service.submit(service.coordinator.fetch_offsets, "g")
+    return code, [value.offset for value in found.values()]
+
+
+async def answered(answer: Any) -> Any:
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 20))
 
@@ -181,6 +190,67 @@ def test_an_append_that_ends_in_another_error_is_answered_and_logged() -> None:
     run(scenario())
 
 
+class BrokenOnce(RemoteLog):
+    """Its first append fails in an unexpected way."""
+
+    def append(self, group_id: str, records: Sequence[GroupRecord], now_ms: int) -> asyncio.Future[None]:
+        if not self.appends:
+            self.appends.append((asyncio.get_running_loop().create_future(), 0, []))
+            raise OSError("too many open files")
+        return super().append(group_id, records, now_ms)
+
+
+def test_an_append_that_raises_is_answered_and_does_not_block_the_group() -> None:
+    async def scenario() -> None:
+        log = BrokenOnce()
+        log.is_created = True
+        service = service_on(log)
+
+        assert await answered(commit(service, 1)) == {ORDERS: ErrorCode.UNKNOWN_SERVER_ERROR}
+
+        following = asyncio.ensure_future(commit(service, 2))
+        await turns()
+        log.appends.pop(0)
+        log.store()
+        assert await following == {ORDERS: ErrorCode.NONE}
+        assert committed(service) == (ErrorCode.NONE, [2])
+        await service.stop()
+
+    run(scenario())
+
+
+class Unreplayable(RemoteLog):
+    """The records of one partition are not records."""
+
+    def __init__(self, broken: int) -> None:
+        super().__init__()
+        self.broken = broken
+
+    def replay(self, partition: int) -> Iterator[Sequence[GroupRecord]]:
+        if partition == self.broken:
+            return iter([[("no key", "no value")]])  # type: ignore[list-item]  # this is the point
+        return super().replay(partition)
+
+
+def test_a_partition_that_cannot_be_replayed_does_not_keep_the_others_from_loading() -> None:
+    async def scenario() -> None:
+        partition = partition_for("g", PARTITIONS)
+        log = Unreplayable((partition + 1) % PARTITIONS)
+        log.is_created = True
+        log.records[partition] = [(OffsetCommitKey("g", *ORDERS), OffsetCommitValue(7, -1, "", 1))]
+        service = service_on(log)
+        assert log.owner is service
+
+        log.owner.partitions_gained([log.broken, partition])
+        await loaded(service)
+        await loads_ended(service, running=0)
+
+        assert committed(service) == (ErrorCode.NONE, [7])
+        await service.stop()
+
+    run(scenario())
+
+
 def test_groups_of_a_partition_are_served_once_it_is_gained_and_replayed() -> None:
     async def scenario() -> None:
         log = RemoteLog()
@@ -200,11 +270,6 @@ def test_groups_of_a_partition_are_served_once_it_is_gained_and_replayed() -> No
         await service.stop()
 
     run(scenario())
-
-
-def committed(service: GroupCoordinatorService) -> tuple[ErrorCode, list[int]]:
-    code, found = service.submit(service.coordinator.fetch_offsets, "g")
-    return code, [value.offset for value in found.values()]
 
 
 def test_a_partition_that_is_lost_is_not_served_until_it_is_gained_again() -> None:

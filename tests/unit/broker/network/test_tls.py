@@ -10,6 +10,9 @@ import ssl
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import uvloop
@@ -285,3 +288,69 @@ def test_a_peer_that_has_new_keys_now_and_then_is_served(loops: Loops, tmp_path:
             updating.close()
 
     run(loops, tmp_path, authority, scenario)
+
+
+class Received:
+    """A connection that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.steps: list[bytes | str] = []
+        self._buffer = bytearray(1 << 16)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._buffer)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.steps.append(bytes(self._buffer[:nbytes]))
+
+    def eof_received(self) -> bool:
+        self.steps.append("eof")
+        return False
+
+    def connection_made(self, transport: object) -> None: ...
+
+    def stream_established(self, principal: str | None) -> None: ...
+
+    def flush_stream(self) -> None: ...
+
+
+def test_what_was_received_before_an_eof_is_served_first(authority: Authority) -> None:
+    async def scenario() -> None:
+        # given an established stream, which holds a request back because its connection does not read
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        directory = authority.certificate.parent
+        server.load_cert_chain(directory / "broker.pem", directory / "broker.key.pem")
+        user: Any = Received()
+        scratch = memoryview(bytearray(1 << 16))
+        env: Any = SimpleNamespace(scratch=scratch, memory=SimpleNamespace(has_waiters=False))
+        context: Any = SimpleNamespace(ssl_context=server)
+        stream = TlsStream(env, context, lambda _stream: user)
+        stream.connection_made(MagicMock())
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = ssl.create_default_context(cafile=str(authority.certificate)).wrap_bio(
+            to_client, to_server, server_hostname="127.0.0.1"
+        )
+
+        def transfer() -> None:
+            data = to_server.read()
+            scratch[: len(data)] = data
+            stream.buffer_updated(len(data))
+            to_client.write(stream._outgoing.read())
+
+        while not stream.is_established:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+            transfer()
+        stream.pause_reading()
+        client.write(b"request")
+        transfer()
+        assert user.steps == []
+
+        # when the connection reads on, and the end of the stream is found in the same iteration of the event loop
+        stream.resume_reading()
+        assert not stream.eof_received()
+
+        # then
+        assert user.steps == [b"request", "eof"]
+
+    asyncio.run(scenario())
