@@ -57,8 +57,8 @@ def limited(result: Result, wanted: int) -> str:
     if largest >= wanted:
         return ""
     return (
-        f" The limit on open files of this machine allows a server {largest:,} connections (Holdfast needs two files"
-        f" for each), so the largest size is {largest:,} instead of {wanted:,}."
+        f" The limit on open files of this machine allows a server {largest:,} connections, because Holdfast needs two"
+        f" open files for each connection. The largest size is therefore {largest:,} instead of {wanted:,}."
     )
 
 
@@ -152,7 +152,7 @@ def points(result: Result, server: str, cost: str) -> list[tuple[int, Spread]]:
 def tables(result: Result, shown: Sequence[Shown], costs: Sequence[Cost], ratio: Shown) -> list[str]:
     """The figures of each size, and the exponents."""
     sizes, unit = result.settings["sizes"], result.settings["unit"]
-    head = ["", *(f"{name}: {column.what}" for name in SERVERS.values() for column in shown), f"{ratio.what}, ratio"]
+    head = ["", *(f"{name}: {column.what}" for name in SERVERS.values() for column in shown), f"ratio: {ratio.what}"]
     rows = [
         [
             series(size, unit),
@@ -169,7 +169,14 @@ def _cell(result: Result, of: str, server: str, column: Shown) -> str:
 
 
 def _exponents(result: Result, costs: Sequence[Cost]) -> list[str]:
-    head = ("exponent of the total cost", "sizes", "over all sizes", "of the last step", "steepest", "target")
+    head = (
+        "exponent of the total cost",
+        "sizes",
+        "over all sizes",
+        "between the two largest sizes",
+        "larger exponent",
+        "target",
+    )
     rows = []
     for cost in costs:
         for server, name in SERVERS.items():
@@ -200,10 +207,10 @@ def verdicts(result: Result, costs: Sequence[Cost]) -> list[Verdict]:
 def method() -> str:
     """The text of the page for all these cases."""
     return (
-        " Every size has its own brokers. In a round, all sizes take turns, and their order changes from round to"
-        " round. The exponent is the slope of the total cost in a log-log plot, computed for each round. With an"
+        " Every size has its own brokers. Each round measures all sizes, in an order that changes from round to round."
+        " The exponent is the slope of the total cost in a log-log plot. It is computed for each round. With an"
         " exponent of 1, twice the size costs twice as much. A fixed part of the cost reduces the exponent over all"
-        " sizes. The table therefore also shows the exponent between the two largest sizes. The larger of the two must"
-        f" be at most {TARGET.value:g}, because a cost of n log n would have an exponent of at least {TARGET.value:g}"
-        " here."
+        " sizes. The table therefore also shows the exponent between the two largest sizes. The larger of the two"
+        f" exponents must be at most {TARGET.value:g}, because a cost of n log n would have an exponent of at least"
+        f" {TARGET.value:g} for these sizes."
     )

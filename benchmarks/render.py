@@ -20,33 +20,35 @@ MIN_ROUNDS: Final = 5
 _OPENING: Final = """\
 # Performance
 
-This page compares Holdfast and Apache Kafka on one machine. `python -m benchmarks.render` renders it from the stored
-rounds in `benchmarks/results/`. `make bench` measures new rounds.
+This page compares Holdfast and Apache Kafka on one machine. `python -m benchmarks.render` renders the page from the
+stored rounds in `benchmarks/results/`. `make bench` measures new rounds and renders the page again.
 """
 
 _METHOD: Final = f"""\
 ## How to read this page
 
-Unless a section says otherwise, the servers take turns within every round, and their order changes from round to round.
-A figure is the median of the rounds, with the minimum and the maximum in brackets. A ratio is Holdfast's figure divided
-by that of the other server. It is computed within each round, so a disturbance that affects both servers in a round
-cancels out. The page shows the median, minimum and maximum of the ratios. Trust the ratios more than the absolute
-figures, and ignore differences within the brackets. In addition to rates, the tables show the CPU time of the server
-and of the client per million operations. Load generators and servers run on the cores of one machine and communicate
-over loopback. The figures do not apply to a network or to a cluster. The page marks a target that is not met, but the
-benchmark does not fail.
+Unless a section says otherwise, every round measures each server once. The order of the servers changes from round to
+round. A figure is the median of the rounds, followed by the minimum and the maximum in brackets. A ratio is Holdfast's
+figure divided by the figure of the other server in the same round. A disturbance that affects both servers in a round
+therefore cancels out. The page shows the median, minimum and maximum of the ratios. Trust the ratios more than the
+absolute figures. Ignore a difference between two figures if their brackets overlap. In addition to rates, most tables
+show the CPU time of the server and of the client per million operations. “CPU s/M” means CPU seconds per million
+operations. Load generators and servers run on the cores of one machine and communicate over loopback. The figures do
+not apply to a network or to a cluster. A benchmark does not fail if Holdfast misses a target. The page marks the target
+instead.
 
-Each section shows the date of its rounds, the number of rounds, and the load average of the machine before the run. The
-load average must be below {QUIET_LOAD}. The page marks results with fewer than {MIN_ROUNDS} rounds and results that
-were taken under load. It also marks the targets that depend on them. If a server fails in a round, the section names
-the server and the reason. The ratios then include only the rounds that both servers completed.
+Each section shows the date of its rounds, the number of rounds, and the load average of the machine before the run. A
+machine is quiet if its load average is below {QUIET_LOAD}. A result is provisional if the machine was not quiet or if
+the result has fewer than {MIN_ROUNDS} rounds. The page marks provisional results and the targets that depend on them.
+If a server fails in a round, the section names the server and the reason. In this case, the ratios include only the
+rounds that both servers completed.
 """
 
 _MACHINE_WORDS: Final = {
     "cores": "cores",
     "processor": "processor",
     "memory_gib": "memory, GiB",
-    "system": "system",
+    "system": "operating system",
     "python": "Python",
     "holdfast": "Holdfast",
     "apache_kafka": "Apache Kafka",
@@ -89,11 +91,12 @@ def _summary(results: Sequence[tuple[str, str, Result | None]]) -> list[str]:
         return []
     met = sum(verdict.met for verdict, _ in verdicts)
     unmarked = [verdict for verdict, note in verdicts if not note]
-    said = f"{met} of {len(verdicts)} targets are met."
+    said = f"Holdfast meets {met} of {len(verdicts)} targets."
     if len(unmarked) < len(verdicts):
         said += (
-            f" {len(unmarked)} targets have at least {MIN_ROUNDS} rounds on a quiet machine, and"
-            f" {sum(verdict.met for verdict in unmarked)} of these are met. All others have a note in the last column."
+            f" For {len(unmarked)} targets, there are at least {MIN_ROUNDS} rounds without failures on a quiet machine."
+            f" Holdfast meets {sum(verdict.met for verdict in unmarked)} of these targets. The other targets have a"
+            " note in the last column."
         )
     return ["## The targets", "", paragraph(said), "", *summary(verdicts)]
 
@@ -117,14 +120,18 @@ def _taken(result: Result) -> str:
     """One line above each section."""
     machine = result.machine
     commit = f", commit {machine['commit']}" if "commit" in machine else ""
-    during = f", other processes during it: {machine['others_during']} cores" if "others_during" in machine else ""
+    during = (
+        f"; CPU use of other processes during the run: {machine['others_during']} cores"
+        if "others_during" in machine
+        else ""
+    )
     load_before = machine.get("load_before", "not recorded")
     rounds = f"{result.rounds} round{'s' if result.rounds != 1 else ''}"
     line = f"*{rounds} on {result.taken}{commit}; load average before the run: {load_before}{during}.*"
-    below = [] if result.rounds >= MIN_ROUNDS else [f"fewer than {MIN_ROUNDS} rounds"]
+    below = [] if result.rounds >= MIN_ROUNDS else [f"in fewer than {MIN_ROUNDS} rounds"]
     if "load_before" in machine and machine["load_before"] >= QUIET_LOAD:
-        below.append("taken under load")
-    return f"{line} **Measure again ({' and '.join(below)}).**" if below else line
+        below.append("under load")
+    return f"{line} **Provisional: measured {' and '.join(below)}.**" if below else line
 
 
 def failure_lines(result: Result) -> list[str]:
@@ -164,7 +171,7 @@ def _machine(results: Sequence[Result]) -> list[str]:
         return []
     lines = ["## The machine", ""]
     for fixed, cases in kinds:
-        lines += [f"For {', '.join(cases)}:", ""] if len(kinds) > 1 else []
+        lines += [f"Machine for the cases {', '.join(cases)}:", ""] if len(kinds) > 1 else []
         lines += [*_facts(fixed), ""]
     return lines
 

@@ -100,7 +100,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def summary(verdicts: Sequence[tuple[Verdict, str]]) -> list[str]:
     """Each verdict with a note on its rounds, if there is one."""
     return table(
-        ("what", "target", "measured", "verdict"),
+        ("benchmark", "target", "result", "verdict"),
         [
             (
                 verdict.what,

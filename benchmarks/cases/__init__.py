@@ -72,7 +72,7 @@ _BY_SIZE: Final = tuple(
         (size_commits, "offset commits"),
         (size_joins, "joins"),
         (size_partitions, "partitions"),
-        (size_start, "start with partitions"),
+        (size_start, "start of a broker with partitions"),
     )
 )
 
@@ -81,7 +81,7 @@ CASES: Final = (
     Case(throughput.NAME, "Produce and consume", throughput.run, throughput.section, throughput.verdicts),
     Case(
         consume_client.NAME,
-        "The Python client compared with others",
+        "The Python client compared with other clients",
         consume_client.run,
         consume_client.section,
         consume_client.verdicts,
@@ -92,7 +92,7 @@ CASES: Final = (
     Case(latency.NAME, "Latency of single records", latency.run, latency.section, _no_target),
     Case(
         latency_rate.NAME,
-        "Latency at a thousand records a second",
+        "Latency at a thousand records per second",
         latency_rate.run,
         latency_rate.section,
         latency_rate.verdicts,
@@ -148,14 +148,14 @@ CASES: Final = (
     Case(spark_land.NAME, "Spark: landing a topic", spark_land.run, spark_land.section, spark_land.verdicts),
     Case(
         spark_aggregate.NAME,
-        "Spark: totals of keys",
+        "Spark: totals per key",
         spark_aggregate.run,
         spark_aggregate.section,
         spark_aggregate.verdicts,
     ),
     Case(
         spark_aggregate_restart.NAME,
-        "Spark: a member with state is restarted",
+        "Spark: restart of a member with state",
         spark_aggregate_restart.run,
         spark_aggregate_restart.section,
         spark_aggregate_restart.verdicts,

@@ -174,17 +174,20 @@ def _our_memory(contest: Contest, group: Group) -> int:
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "The assignors of Kafka's own Java client and those of Holdfast run on the same groups, with the same members,"
-        " subscriptions and previous assignments. The Java client (`kafka-clients`) runs in a JVM that is controlled"
-        f" over a pipe ({' '.join(settings['jvm_options'])}). “Assign” is the call of `assign` alone. “Written” also"
-        " includes the encoding of the assignments of all members. Every strategy has its own JVM, with up to"
-        f" {settings['warm_up_runs']} runs of every event before the first counted run. Python needs no warm-up. A run"
-        f" of Java that takes longer than {settings['slow_seconds']} s counts immediately and is not repeated. A run"
-        f" that has not ended after {settings['cap_seconds']} s is stopped and counts as {settings['cap_seconds']} s."
-        " “Many” means a tenth of the members. “Partitions added” means a tenth of the partitions of every topic."
-        " Unequal subscriptions are nested: a fifth of the members subscribes to a fifth of the topics, the next fifth"
-        " to two fifths, and so on. Range, round robin and co-partitioned do not use previous assignments, so all"
-        " events are the same for them. Co-partitioned combines the topics in pairs and is compared with Java's range."
+        "The assignors of Kafka's Java client and the assignors of Holdfast run on the same groups, with the same"
+        " members, subscriptions and previous assignments. The Java client (`kafka-clients`) runs in a JVM"
+        f" ({' '.join(settings['jvm_options'])}) that the benchmark controls over a pipe. “Assign” is the time of the"
+        " call of `assign` alone. “Written” also includes the time to encode the assignments of all members. Every"
+        f" strategy has its own JVM, with up to {settings['warm_up_runs']} runs of every event before the first counted"
+        f" run. Python needs no warm-up. If a warm-up run of Java takes longer than {settings['slow_seconds']} s, this"
+        f" run counts and is not repeated. A run that has not ended after {settings['cap_seconds']} s is stopped and"
+        f" counts as {settings['cap_seconds']} s. “Full” is the first assignment of a new group. In all other events,"
+        " the members have a previous assignment. “Stable” means that the group has not changed. “Many” means a tenth"
+        " of the members. “Partitions added” means that a tenth of the partitions of every topic are new. Unequal"
+        " subscriptions are nested. The first fifth of the members subscribes to a fifth of the topics, the next fifth"
+        " to two fifths, and so on. The range, round-robin and co-partitioned assignors do not use previous"
+        " assignments, so only the event “full” is measured for them. The co-partitioned assignor combines the topics"
+        " in pairs. It is compared with Java's range assignor."
     )
     lines = [paragraph(text), ""]
     for strategy, shape, events in settings["contests"]:
@@ -197,7 +200,15 @@ def section(result: Result) -> list[str]:
             ratio = times(result.ratio(series, "ms"))
             written = times(result.ratio(series, "written_ms"))
             rows.append((event, ours, capped + javas, ratio, ours_written, javas_written, written))
-        head = ("ms", "assign: Holdfast", "assign: Java", "ratio", "written: Holdfast", "written: Java", "ratio")
+        head = (
+            "event, times in ms",
+            "assign: Holdfast",
+            "assign: Java",
+            "assign: ratio",
+            "written: Holdfast",
+            "written: Java",
+            "written: ratio",
+        )
         lines += [f"### {strategy}, {shape}", "", *table(head, rows), *_memory(result, strategy, shape, events)]
     return lines
 
@@ -216,14 +227,16 @@ def _memory(result: Result, strategy: str, shape: str, events: Sequence[str]) ->
     if not rows:
         return []
     text = (
-        "Peak memory includes the group and the result. For Holdfast it is the growth of the process (RSS). For Java"
-        " it is the heap in use, including garbage that was not yet collected. The last column is Java's heap after a"
-        " garbage collection. It contains only the group and the result."
+        "Peak memory includes the group and the result. For Holdfast, it is the growth of the process (RSS). For Java,"
+        " it is the heap in use, including garbage that has not been collected yet. The last column shows Java's heap"
+        " after a garbage collection. It then contains only the group and the result."
     )
     return [
         paragraph(text),
         "",
-        *table(("MiB", "Holdfast", "Java, heap in use", "ratio", "Java, after a collection"), rows),
+        *table(
+            ("event, memory in MiB", "Holdfast", "Java, heap in use", "ratio", "Java, after a garbage collection"), rows
+        ),
     ]
 
 

@@ -201,11 +201,11 @@ def _best_us(action: Callable[[], Any], seconds: float) -> float:
 
 def section(result: Result) -> list[str]:
     text = (
-        "One process encodes and decodes each message. The figures are µs per message. The figure of a round is the"
-        f" best of {result.settings['repeats']} repeats. All three libraries write the same bytes. A ratio is"
-        " Holdfast's time divided by that of the other library. If it is below 1, Holdfast is faster. kio decodes with"
-        " compiled code. Holdfast and kafka-python are pure Python. One thread computes without waiting, so a million"
-        " messages take as many CPU seconds as one message takes µs."
+        "One process encodes and decodes each message. The figures are in µs per message. The figure of a round is the"
+        f" best of {result.settings['repeats']} repetitions. All three libraries write the same bytes. A ratio is"
+        " Holdfast's time divided by the time of the other library. With a ratio below 1, Holdfast is faster. kio"
+        " decodes with compiled code. Holdfast and kafka-python are pure Python. One thread computes without waiting."
+        " The CPU time of a million messages in seconds is therefore the same number as the time of one message in µs."
     )
     lines = [paragraph(text), ""]
     for what in ("encode", "decode"):
@@ -214,6 +214,6 @@ def section(result: Result) -> list[str]:
             values = [figure(result.values(label, name, f"{what}_us")) for name in _NAMES]
             ratios = [times(result.ratio(label, f"{what}_us", over=name)) for name in (KIO, KAFKA_PYTHON)]
             rows.append((label, *values, *ratios))
-        head = (f"{what}, µs", *_NAMES.values(), "÷ kio", "÷ kafka-python")
+        head = (f"{what}, µs", *_NAMES.values(), "Holdfast ÷ kio", "Holdfast ÷ kafka-python")
         lines += [*table(head, rows)]
     return lines

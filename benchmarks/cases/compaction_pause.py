@@ -118,12 +118,12 @@ def compacted_to(broker: Broker, topic: str) -> int:
 
 
 _SHOWN: Final = (
-    ("longest until acknowledged, ms", "ack_max_ms"),
-    ("longest until consumed, ms", "trip_max_ms"),
-    ("until consumed, p99.9 ms", "trip_p999_ms"),
-    ("until consumed, p99 ms", "trip_p99_ms"),
-    ("until consumed, p50 ms", "trip_p50_ms"),
-    ("longest delay of the client itself, ms", "late_max_ms"),
+    ("longest time until acknowledgement, ms", "ack_max_ms"),
+    ("longest time until consumption, ms", "trip_max_ms"),
+    ("time until consumption, p99.9 ms", "trip_p999_ms"),
+    ("time until consumption, p99 ms", "trip_p99_ms"),
+    ("time until consumption, p50 ms", "trip_p50_ms"),
+    ("longest delay of the client, ms", "late_max_ms"),
     ("duration, s", "seconds"),
     ("server CPU s per million records", "server_cpu_per_million"),
 )
@@ -147,15 +147,16 @@ def _method(result: Result) -> str:
     settings = result.settings
     gigabytes = settings["records"] * settings["record_bytes"] / 1e9
     return (
-        f"One partition has {gigabytes:g} GB in {settings['segments']} segments. Its records have"
-        f" {settings['record_bytes']:,} B, and each key occurs {settings['times_each_key']} times. Then its"
-        f" `cleanup.policy` becomes `compact`, while a producer sends {settings['rate']:,} records per second to it and"
-        " a consumer waits for them (`benchmarks/pace.c`). All times start when a record is due. The load ends when the"
-        " broker has recorded the end of the compaction in `cleaner-offset-checkpoint`. The duration therefore includes"
-        " the wait for the compaction to start, at most one second. After that, the same load runs for the same time"
-        f" without a compaction. Before the first round, each server serves {settings['warm_up_rate']:,} records per"
-        f" second for {settings['warm_up_seconds']} s, which are not counted. The delay of the client itself shows how"
-        " much the machine contributes to the longest times. Holdfast compacts in a child process. The CPU time of the"
-        " server includes the child process. During a compaction, a record may wait for the disk, for a core if both"
-        " cores are busy, or for the event loop when a new segment replaces old segments."
+        f"One partition has {gigabytes:g} GB in {settings['segments']} segments. Each record has"
+        f" {settings['record_bytes']:,} B, and each key occurs {settings['times_each_key']} times. The benchmark"
+        f" changes `cleanup.policy` of the topic to `compact`. At the same time, a producer sends {settings['rate']:,}"
+        " records per second to the partition, and a consumer waits for these records (`benchmarks/pace.c`). All times"
+        " start when a record is due. The load ends when the broker has recorded the end of the compaction in"
+        " `cleaner-offset-checkpoint`. The duration therefore includes the wait for the start of the compaction, which"
+        " is at most one second. After that, the same load runs for the same time without a compaction. Before the"
+        f" first round, each server serves {settings['warm_up_rate']:,} records per second for"
+        f" {settings['warm_up_seconds']} s. These records are not counted. The delay of the client shows how much the"
+        " machine contributes to the longest times. Holdfast compacts in a child process. The CPU time of the server"
+        " includes the child process. During a compaction, a record may wait for the disk, for a core if both cores are"
+        " busy, or for the event loop when a new segment replaces old segments."
     )

@@ -67,7 +67,15 @@ def _options(broker: Broker, topic: str, shape: Shape) -> dict[str, Any]:
 
 
 def section(result: Result) -> list[str]:
-    head = ("", "records/s", "client CPU s/M", "server CPU s/M", "client cores", "Holdfast ÷ this row", "target")
+    head = (
+        "",
+        "records/s",
+        "client CPU s/M",
+        "server CPU s/M",
+        "cores used by the client",
+        "records/s: Holdfast ÷ this row",
+        "target",
+    )
     rows = [
         (
             f"{shape}: {shown}",
@@ -88,12 +96,12 @@ def _method(result: Result) -> str:
     settings = result.settings
     records = "; ".join(f"{shape}: {count:,}" for shape, count in settings["records"].items())
     return (
-        "Three clients take turns to read one topic of one Holdfast broker. Each client is the only member of its own"
+        "Three clients take turns reading one topic of one Holdfast broker. Each client is the only member of its own"
         f" group, runs in its own process, and reads at most {settings['consume_at_once']:,} records per call. The time"
-        f" is measured from the assignment of the partitions to the last record. Records per round: {records}. The"
-        " batches are full and are the same for all clients. All three clients have the settings"
-        f" {_summary(settings['consumer'])}. The two clients that read through librdkafka also have"
-        f" {_summary(settings['librdkafka'])}. CPU time is in seconds per million records."
+        " is measured from the assignment of the partitions until the client has the last record. Records per round:"
+        f" {records}. All batches are full, and all clients read the same batches. All three clients have the settings"
+        f" {_summary(settings['consumer'])}. The two clients that read through librdkafka also have the settings"
+        f" {_summary(settings['librdkafka'])}. CPU time is given in seconds per million records."
     )
 
 

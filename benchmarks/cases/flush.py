@@ -88,10 +88,10 @@ def _appends_per_flush(broker: Broker, load: Load) -> float | None:
 
 _SHOWN: Final = (
     ("appends/s", "requests_per_s"),
-    ("p50 µs", "p50_us"),
-    ("p99 µs", "p99_us"),
-    ("server CPU s per million", "server_cpu_per_million"),
-    ("client CPU s per million", "client_cpu_per_million"),
+    ("latency p50, µs", "p50_us"),
+    ("latency p99, µs", "p99_us"),
+    ("server CPU s per million appends", "server_cpu_per_million"),
+    ("client CPU s per million appends", "client_cpu_per_million"),
     ("appends per flush", "appends_per_flush"),
 )
 
@@ -99,12 +99,13 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "Holdfast runs with `flush=always` and Kafka with `log.flush.interval.messages=1`, so that acknowledged records"
-        f" survive a power failure. Each producer has one Produce request with one record of {settings['record_bytes']}"
-        " B in flight (`benchmarks/load.c`, `acks=all`). All producers write to one partition. At the end, the"
-        f" partition must contain exactly the acknowledged records. A round takes {settings['seconds']} s. Before the"
-        f" first round, each server serves the load for {settings['warm_up_seconds']} s, which is not counted. strace"
-        " counts the flushes in a separate round that is not timed. They include the few flushes for the topic itself."
+        "Holdfast runs with `flush=always` and Kafka with `log.flush.interval.messages=1`. With these settings,"
+        " acknowledged records survive a power failure. Each producer has one Produce request in flight, with one"
+        f" record of {settings['record_bytes']} B (`benchmarks/load.c`, `acks=all`). All producers write to one"
+        " partition. At the end, the partition must contain exactly the acknowledged records. A round takes"
+        f" {settings['seconds']} s. Before the first round, each server serves the same load for"
+        f" {settings['warm_up_seconds']} s. This load is not counted. strace counts the flushes in a separate round"
+        " that is not timed. The count includes the few flushes for the topic itself."
     )
     rows = [
         (

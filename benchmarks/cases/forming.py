@@ -35,7 +35,7 @@ from holdfast.wire.headers import decode_response
 NAME: Final = "forming"
 SERIES: Final = "forming"
 REGISTERED: Final = "holdfast, registered"
-TRIPS_TARGET: Final = Target("at most", 1, " round trip")
+TRIPS_TARGET: Final = Target("at most", 1, " request")
 TIME_TARGET: Final = Target("at most", 300, " ms")
 """A tenth of the initial delay, which is enough for a hundred responses without a wait."""
 _PINGS: Final = 25
@@ -150,20 +150,21 @@ def _round_trip(wire: Wire) -> float:
 
 _SHOWN: Final = (
     ("time from the last JoinGroup to its response, ms", "joined_ms"),
-    ("time until all members have their assignment, ms", "stable_ms"),
-    ("JoinGroup requests of the last member until it has joined", "join_round_trips"),
-    ("round trip (ApiVersions) on the same connection, ms", "round_trip_ms"),
+    ("time from the last JoinGroup until all members have their assignment, ms", "stable_ms"),
+    ("JoinGroup requests that the last member sends until it has joined", "join_round_trips"),
+    ("round trip of an ApiVersions request on the same connection, ms", "round_trip_ms"),
 )
 
 
 def section(result: Result) -> list[str]:
     text = (
         f"{result.settings['members']} static members (JoinGroup v{JOIN_VERSION}), each on its own connection, join a"
-        " new group. The time is measured from the JoinGroup of the last member, after all others have sent theirs,"
-        " until the slowest member has its assignment. DescribeGroups must then report the state Stable with all"
-        " members in the first generation. `group.initial.rebalance.delay.ms` is 3000 on both servers. Without"
-        " registrations, a new group waits that long for further members. One Python process has the sockets of all"
-        " members. All three columns include the time in which this process reads a hundred responses."
+        " new group. The last member sends its JoinGroup after all other members have sent theirs. The time is measured"
+        " from this request until the slowest member has its assignment. DescribeGroups must then report the state"
+        " Stable with all members. All members must be in the same generation. Both servers have"
+        " `group.initial.rebalance.delay.ms=3000`. Without registrations, a new group waits at least that long for"
+        " further members. One Python process has the sockets of all members. The figures in all three columns include"
+        " the time in which this process reads the responses of all members."
     )
     rows = [
         (what, *(figure(result.values(SERIES, name, value)) for name in (REGISTERED, HOLDFAST, KAFKA)))
@@ -180,5 +181,7 @@ def verdicts(result: Result) -> list[Verdict]:
     what = f"forming a group of {result.settings['members']} registered members"
     return [
         Verdict(f"{what}: JoinGroup requests of the last member", TRIPS_TARGET, spread(trips)),
-        Verdict(f"{what}: time from the last join until stable", TIME_TARGET, spread(stable)),
+        Verdict(
+            f"{what}: time from the last JoinGroup until all members have their assignment", TIME_TARGET, spread(stable)
+        ),
     ]

@@ -72,10 +72,10 @@ def _round(
 
 
 _SHOWN: Final = (
-    ("rebalances at a member that does not restart", "rebalances", 1.0),
-    ("longest gap between its records, ms", "gap_s", 1e3),
+    ("rebalances", "rebalances", 1.0),
+    ("longest gap between two records of a member, ms", "gap_s", 1e3),
     ("longest gap without restarts, ms", "quiet_gap_s", 1e3),
-    ("absence of a restarted member, s", "away_s", 1.0),
+    ("absence of a restarted member (median), s", "away_s", 1.0),
     ("duration of all restarts, s", "seconds", 1.0),
 )
 
@@ -85,16 +85,17 @@ def section(result: Result) -> list[str]:
     bounces = settings["bounces"]
     every_ms = round(TICK_SECONDS * TICKS_AROUND * 1000)
     text = (
-        f"One process runs {settings['members']} confluent-kafka consumers in one group, which read"
+        f"One process runs {settings['members']} confluent-kafka consumers in one group. The consumers read"
         f" {settings['partitions']} partitions. A producer in another process writes one record to every partition"
         f" every {every_ms} ms. The members restart one after the other. Each restart begins when the previous member"
-        f" receives records again. All {bounces[STATIC]} members restart with `group.instance.id`. As the control,"
-        f" {bounces[DYNAMIC]} members restart without it. The session timeout is librdkafka's default, 45 s. Members"
-        f" send heartbeats every {settings['heartbeat_ms']} ms (the default is 3000). The window ends two heartbeat"
-        " intervals after the last restart. A rebalance is a revocation at a member that does not restart. The figure"
-        " is the number of revocations at the member with the most of them. The longest gap is the longest time between"
-        " two records of any member that does not restart. The table also shows the longest gap in a window of the same"
-        f" length without restarts. The target is at most {PAUSE_TARGET.value:g} times that gap."
+        f" receives records again. All {bounces[STATIC]} members restart with `group.instance.id`. In the control,"
+        f" {bounces[DYNAMIC]} members restart without `group.instance.id`. The session timeout is librdkafka's default,"
+        f" 45 s. Members send heartbeats every {settings['heartbeat_ms']} ms (default: 3000 ms). The measurement ends"
+        " two heartbeat intervals after the last restart. The number of rebalances is the number of revocations at the"
+        " member with the most revocations. Revocations at a member that is restarting do not count. The longest gap is"
+        " the longest time between two records of any member that is not restarting. The table also shows the longest"
+        f" gap in a period of the same length without restarts. The longest gap must be at most {PAUSE_TARGET.value:g}"
+        " times as long as the longest gap without restarts."
     )
     rows = [
         (

@@ -63,12 +63,12 @@ def send_heartbeats(broker: Broker, frames: list[bytes], seconds: float) -> dict
 
 _SHOWN: Final = (
     ("heartbeats/s", "requests_per_s", 1.0),
-    ("p50 ms", "p50_us", 1e-3),
-    ("p99 ms", "p99_us", 1e-3),
-    ("server CPU s per million", "server_cpu_per_million", 1.0),
-    ("client CPU s per million", "client_cpu_per_million", 1.0),
-    ("server cores", "server_cores", 1.0),
-    ("client cores", "client_cores", 1.0),
+    ("latency p50, ms", "p50_us", 1e-3),
+    ("latency p99, ms", "p99_us", 1e-3),
+    ("server CPU s per million heartbeats", "server_cpu_per_million", 1.0),
+    ("client CPU s per million heartbeats", "client_cpu_per_million", 1.0),
+    ("cores used by the server", "server_cores", 1.0),
+    ("cores used by the client", "client_cores", 1.0),
 )
 _TARGETS: Final = {"requests_per_s": RATE_TARGET, "p99_us": P99_TARGET, "server_cpu_per_million": CPU_TARGET}
 
@@ -77,12 +77,12 @@ def section(result: Result) -> list[str]:
     text = (
         f"Each of the {result.settings['members']} static members of one stable group has its own connection, with one"
         f" heartbeat (v{VERSION}) in flight. A load generator in C (`benchmarks/load.c`) sends the heartbeats as fast"
-        " as the server responds. Every response must be equal, byte for byte, to the response without an error. A"
+        " as the server responds. Every response must be identical, byte for byte, to a response without an error. A"
         f" round takes {result.settings['seconds']} s. Before the first round, each server serves the same load for"
-        f" {result.settings['warm_up_seconds']} s, which is not counted. The load generator and the server run on the"
-        " same cores. A member sends one heartbeat every 3 s by default. A server that did nothing else could therefore"
-        " serve three times as many members as it answers heartbeats per second. Holdfast is limited by one core, and"
-        " Kafka uses more than one."
+        f" {result.settings['warm_up_seconds']} s. This load is not counted. The load generator and the server run on"
+        " the same cores. By default, a member sends one heartbeat every 3 s. A server that handles only heartbeats"
+        " could therefore serve three times as many members as it handles heartbeats per second. Holdfast uses only one"
+        " core, and Kafka uses more than one core."
     )
     rows = [
         (
@@ -100,8 +100,8 @@ def section(result: Result) -> list[str]:
 def verdicts(result: Result) -> list[Verdict]:
     names = {
         "requests_per_s": "heartbeats/s ÷ Kafka",
-        "p99_us": "heartbeats, p99 ÷ Kafka",
-        "server_cpu_per_million": "heartbeats, server CPU per million ÷ Kafka",
+        "p99_us": "heartbeats, latency p99 ÷ Kafka",
+        "server_cpu_per_million": "heartbeats, server CPU time per heartbeat ÷ Kafka",
     }
     measured = ((names[name], target, result.ratio(SERIES, name)) for name, target in _TARGETS.items())
     return [Verdict(what, target, ratio) for what, target, ratio in measured if ratio is not None]

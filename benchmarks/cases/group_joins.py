@@ -53,7 +53,7 @@ def _round(broker: Broker, members: int) -> dict[str, float]:
 
 _SHOWN: Final = (
     ("time until the group is stable, s", "seconds"),
-    ("generations until then", "generations"),
+    ("generations until the group is stable", "generations"),
     ("requests", "requests"),
     ("server CPU, s", "server_cpu_s"),
     ("client CPU, s", "client_cpu_s"),
@@ -64,18 +64,19 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     sizes, limit = result.settings["sizes"], result.settings["message_max_bytes"]
     text = (
-        f"Static members (JoinGroup v{JOIN_VERSION}), each on its own connection, join one new group at the same time,"
-        " with `group.initial.rebalance.delay.ms=0` on both servers. A load generator in C (`benchmarks/members.c`)"
-        f" behaves like many clients. It joins, syncs, sends heartbeats every {HEARTBEAT_MS} ms, and rejoins when the"
-        " group rebalances. Before the first JoinGroup, every connection has received an ApiVersions response. The time"
-        " is measured from the first JoinGroup until the leader has seen all members and each member has its assignment"
-        " of that generation. DescribeGroups must then report the state Stable with all members. Without a delay, the"
-        " first member forms its own generation, and the others cause a rebalance. The number of generations is part of"
-        f" the result. A group is stored as one record. For {max(sizes):,} members, this record is larger than the"
-        f" megabyte that Kafka allows by default, so Kafka runs with `message.max.bytes={limit}`. Holdfast allows a"
-        f" record as large as a segment. Before the first round, {result.settings['warm_ups']} groups of {min(sizes):,}"
-        " members join on each server and are not counted. Holdfast is limited by one core. It uses less CPU time than"
-        " Kafka, which uses all cores."
+        f"Static members (JoinGroup v{JOIN_VERSION}), each on its own connection, join one new group at the same time."
+        " Both servers have `group.initial.rebalance.delay.ms=0`. A load generator in C (`benchmarks/members.c`)"
+        f" simulates the members. Each member joins, syncs, sends heartbeats every {HEARTBEAT_MS} ms, and rejoins when"
+        " the group rebalances. Before the first JoinGroup, every connection has received an ApiVersions response. The"
+        " time is measured from the first JoinGroup until a generation contains all members and each member has its"
+        " assignment of that generation. DescribeGroups must then report the state Stable with all members. Without an"
+        " initial delay, the first member forms a generation alone, and the other members cause a rebalance. The table"
+        f" therefore also shows the number of generations. A group is stored as one record. For {max(sizes):,} members,"
+        " this record is larger than the megabyte that Kafka allows by default. Kafka therefore runs with"
+        f" `message.max.bytes={limit}`. Holdfast allows a record as large as a segment. Before the first round,"
+        f" {result.settings['warm_ups']} groups of {min(sizes):,} members join on each server. These joins are not"
+        " counted. Holdfast uses only one core, and Kafka uses all cores. In total, Holdfast uses less CPU time than"
+        " Kafka."
     )
     rows = [
         (
@@ -94,7 +95,7 @@ def section(result: Result) -> list[str]:
 def verdicts(result: Result) -> list[Verdict]:
     measured = ((size, result.ratio(series(size), "seconds")) for size in result.settings["sizes"])
     return [
-        Verdict(f"{series(size)} join until stable: time ÷ Kafka", _target(result, size), ratio)
+        Verdict(f"{series(size)} join: time until the group is stable ÷ Kafka", _target(result, size), ratio)
         for size, ratio in measured
         if ratio
     ]

@@ -118,26 +118,27 @@ def section(result: Result) -> list[str]:
     few = result.settings["few"]
     text = (
         f"A group of {result.settings['members']} static members reads a topic of {PARTITIONS} partitions. One of the"
-        f" members is the leader. The topic grows by {MANY} partitions, or by {few}, which is less than one for each"
-        f" member. Members refresh their metadata every {METADATA_MAX_AGE_MS // 1000} s and send heartbeats every"
-        f" {HEARTBEAT_MS} ms. All members use the round-robin assignor, which assigns the new partitions without"
-        " revoking others. The range assignor moves partitions. With that assignor, the growth of a topic causes a"
-        " rebalance under every leader. If Holdfast's client leads, it extends the assignments, and only members that"
-        " get new partitions are asked to rejoin. In the first control, another client leads and rejoins, which causes"
-        " a rebalance for all members. In the second control, Holdfast's client leads on Apache Kafka, where it also"
-        " has to rejoin. Holdfast's client collects topic changes for five seconds before it acts. It therefore takes"
-        " longer until all partitions are assigned. The number of rebalances is the number of generations in the"
-        " ledger. If a follower that was not asked to rejoin has more revocations than that, its number of revocations"
-        " counts instead. Apache Kafka has no ledger, so only the revocations count there. Members that use librdkafka"
-        " rejoin by themselves when a topic grows. An eager member rejoins and gets its partitions back. Only this"
-        " member pauses, and the pause counts as a revocation here. A cooperative member rejoins as if its subscription"
-        " had changed, which causes a rebalance for all members."
+        f" members is the leader. The topic grows by {MANY} partitions or by {few} partitions. If it grows by {few},"
+        f" some members get no new partition. Members refresh their metadata every {METADATA_MAX_AGE_MS // 1000} s and"
+        f" send heartbeats every {HEARTBEAT_MS} ms. All members use the round-robin assignor, which assigns the new"
+        " partitions without revoking others. The range assignor moves partitions. With that assignor, the growth of a"
+        " topic causes a rebalance under every leader. If Holdfast's client is the leader, it extends the assignments."
+        " The coordinator then asks only the members that get new partitions to rejoin. In the first control, the"
+        " leader uses the same client as the followers. This leader rejoins, and its JoinGroup causes a rebalance for"
+        " all members. In the second control, the group is on Apache Kafka. There, Holdfast's client also has to rejoin"
+        " as the leader. Holdfast's client collects topic changes for five seconds before it acts, so it takes longer"
+        " until all partitions are assigned. The number of rebalances is the number of new generations in Holdfast's"
+        " ledger. If a follower that was not asked to rejoin has more revocations than there are new generations, the"
+        " number of its revocations counts instead. Apache Kafka has no ledger, so only the revocations count there."
+        " Members that use librdkafka rejoin on their own when a topic grows. An eager member rejoins and gets its"
+        " partitions back. Only this member pauses. The pause counts as a revocation here. A cooperative member rejoins"
+        " as if its subscription had changed, and all members rebalance."
     )
     shown = (
         ("rebalances", "rebalances"),
         ("followers asked to rejoin", "calls"),
         ("followers not asked to rejoin", "uncalled"),
-        ("revocations at members not asked to rejoin", "revocations"),
+        ("revocations at followers not asked to rejoin", "revocations"),
         ("time until all partitions are assigned, s", "shared_s"),
     )
     rows = [
@@ -149,7 +150,7 @@ def section(result: Result) -> list[str]:
         for added in (MANY, few)
         for what, value in shown
     ]
-    return [paragraph(text), "", *table(("followers and added partitions", OURS, OWN, ON_KAFKA), rows)]
+    return [paragraph(text), "", *table(("client of the followers, and added partitions", OURS, OWN, ON_KAFKA), rows)]
 
 
 def _cell(result: Result, of: str, how: str, value: str) -> str:

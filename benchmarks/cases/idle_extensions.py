@@ -27,7 +27,7 @@ STANDBYS: Final = "standbys"
 HEARTBEAT: Final = "heartbeat of"
 MEMBER: Final = "a member with an assignment"
 STANDBY: Final = "a standby"
-CPU_TARGET: Final = Target("at most", 5, " ms of CPU per s")
+CPU_TARGET: Final = Target("at most", 5, " CPU ms per second")
 HEARTBEAT_TARGET: Final = Target("at most", 1.2)
 HEARTBEAT_VERSION: Final = 4
 _NO_ID: Final = bytes(4)
@@ -107,17 +107,20 @@ def _heartbeats(broker: HoldfastBroker, message: HeartbeatRequest, seconds: floa
 def section(result: Result) -> list[str]:
     count = result.settings["count"]
     text = (
-        f"One broker has one group with one idle member. The group also has {count:,} registered members that do not"
-        f" join, or {count:,} standbys, or neither. The CPU time of the broker is measured over"
-        f" {result.settings['seconds']} s without requests (the kernel counts in steps of 10 ms). Standbys send"
-        " heartbeats like any member. The CPU time of a standby's heartbeat is compared with that of a member with an"
-        " assignment, on one connection with one request in flight. Apache Kafka has neither registrations nor"
-        " standbys."
+        f"One broker has one group with one idle member. The group also has {count:,} registered members that have not"
+        f" joined, or {count:,} standbys, or neither. The benchmark measures the CPU time of the broker over"
+        f" {result.settings['seconds']} s without requests. The kernel counts CPU time in steps of 10 ms. Standbys send"
+        " heartbeats like all other members. The benchmark therefore also compares the CPU time for a heartbeat of a"
+        " standby with the CPU time for a heartbeat of a member with an assignment. These heartbeats use one connection"
+        " with one request in flight. Apache Kafka has neither registrations nor standbys."
     )
-    idle = [(f"{series}: CPU, ms per s", figure(result.values(series, HOLDFAST, "cpu_ms_per_s"))) for series in _IDLE]
+    idle = [
+        (f"idle group with {series}: CPU ms per second", figure(result.values(series, HOLDFAST, "cpu_ms_per_s")))
+        for series in _IDLE
+    ]
     beats = [
         (
-            f"{HEARTBEAT} {whose}: server CPU s per million",
+            f"{HEARTBEAT} {whose}: server CPU s per million heartbeats",
             figure(result.values(f"{HEARTBEAT} {whose}", HOLDFAST, "server_cpu_per_million")),
         )
         for whose in (MEMBER, STANDBY)
@@ -141,5 +144,7 @@ def verdicts(result: Result) -> list[Verdict]:
     theirs = result.values(f"{HEARTBEAT} {MEMBER}", HOLDFAST, "server_cpu_per_million")
     ratios = [one / other for one, other in zip(ours, theirs, strict=False) if other]
     if ratios:
-        found.append(Verdict("CPU time of a standby's heartbeat ÷ a member's", HEARTBEAT_TARGET, spread(ratios)))
+        found.append(
+            Verdict("CPU time per heartbeat: standby ÷ member with an assignment", HEARTBEAT_TARGET, spread(ratios))
+        )
     return found

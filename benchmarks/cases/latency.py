@@ -42,12 +42,12 @@ def _round(broker: Broker, samples: int) -> dict[str, float]:
 _SHOWN: Final = (
     ("produce to acknowledgement, p50 ms", "ack_p50_ms"),
     ("produce to acknowledgement, p99 ms", "ack_p99_ms"),
-    ("produce to acknowledgement, server CPU s per million", "ack_server_cpu_per_million"),
-    ("produce to acknowledgement, client CPU s per million", "ack_client_cpu_per_million"),
-    ("produce to consumed, p50 ms", "trip_p50_ms"),
-    ("produce to consumed, p99 ms", "trip_p99_ms"),
-    ("produce to consumed, server CPU s per million", "trip_server_cpu_per_million"),
-    ("produce to consumed, client CPU s per million", "trip_client_cpu_per_million"),
+    ("produce to acknowledgement, server CPU s per million records", "ack_server_cpu_per_million"),
+    ("produce to acknowledgement, client CPU s per million records", "ack_client_cpu_per_million"),
+    ("produce to consumption, p50 ms", "trip_p50_ms"),
+    ("produce to consumption, p99 ms", "trip_p99_ms"),
+    ("produce to consumption, server CPU s per million records", "trip_server_cpu_per_million"),
+    ("produce to consumption, client CPU s per million records", "trip_client_cpu_per_million"),
 )
 
 
@@ -56,10 +56,10 @@ def section(result: Result) -> list[str]:
     text = (
         f"confluent-kafka sends records of {settings['record_bytes']} B one at a time to one partition, with `acks=all`"
         " and `linger.ms=0`. The first pass measures the time until the application has the acknowledgement. The second"
-        " pass measures the time until a consumer in the same process, which waits in `poll()`, has the record. Each"
-        f" pass of a round sends {settings['samples']:,} records. Before the first round, each pass sends"
-        f" {settings['warm_up']:,} records that are not counted. The times include the work of the client's threads,"
-        " which is the same for both servers."
+        " pass measures the time until a consumer in the same process has the record. The consumer waits in `poll()`."
+        f" In each round, each pass sends {settings['samples']:,} records. Before the first round, each pass sends"
+        f" {settings['warm_up']:,} records that are not counted. The times include the work of the client's threads."
+        " This work is the same for both servers."
     )
     rows = [
         (

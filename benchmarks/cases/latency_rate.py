@@ -46,17 +46,17 @@ def _round(broker: Broker, pace: Pace) -> dict[str, float]:
 
 
 _SHOWN: Final = (
-    ("due to consumed, p50 ms", "trip_p50_ms"),
-    ("due to consumed, p99 ms", "trip_p99_ms"),
-    ("due to consumed, p99.9 ms", "trip_p999_ms"),
-    ("due to consumed, longest ms", "trip_max_ms"),
-    ("due to acknowledged, p50 ms", "ack_p50_ms"),
-    ("due to acknowledged, p99 ms", "ack_p99_ms"),
-    ("due to acknowledged, p99.9 ms", "ack_p999_ms"),
-    ("the client itself: due to sent, p99 ms", "late_p99_ms"),
-    ("the client itself: due to sent, longest ms", "late_max_ms"),
-    ("server CPU s per million", "server_cpu_per_million"),
-    ("client CPU s per million", "client_cpu_per_million"),
+    ("due time to consumption, p50 ms", "trip_p50_ms"),
+    ("due time to consumption, p99 ms", "trip_p99_ms"),
+    ("due time to consumption, p99.9 ms", "trip_p999_ms"),
+    ("due time to consumption, maximum ms", "trip_max_ms"),
+    ("due time to acknowledgement, p50 ms", "ack_p50_ms"),
+    ("due time to acknowledgement, p99 ms", "ack_p99_ms"),
+    ("due time to acknowledgement, p99.9 ms", "ack_p999_ms"),
+    ("client delay, due time to sending, p99 ms", "late_p99_ms"),
+    ("client delay, due time to sending, maximum ms", "late_max_ms"),
+    ("server CPU s per million records", "server_cpu_per_million"),
+    ("client CPU s per million records", "client_cpu_per_million"),
 )
 
 
@@ -77,22 +77,22 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f"A producer sends {settings['rate']:,} records of {settings['record_bytes']} B per second to one partition,"
-        " each in its own request with `acks=all`. A consumer on another connection always has a Fetch pending"
-        f" (`max_wait_ms={settings['max_wait_ms']}`, `min_bytes=1`). The producer and the consumer are one thread of"
-        " `benchmarks/pace.c`. Only the clock determines when a record is due. All times start when the record is due,"
-        " not when it is sent. A pause of the server therefore delays all records that were due during the pause. “Due"
-        " to consumed” is the time from then until the consumer has the record. The rows of the client itself show how"
-        f" much the machine delays a process that only follows the clock. A round takes {settings['seconds']} s and"
-        f" uses a new topic. Before the first round, each server serves {settings['warm_up_rate']:,} records per second"
-        f" for {settings['warm_up_seconds']} s, which are not counted."
+        f"A producer sends {settings['rate']:,} records of {settings['record_bytes']} B per second to one partition."
+        " Each record has its own request with `acks=all`. A consumer on another connection always has a Fetch request"
+        f" pending (`max_wait_ms={settings['max_wait_ms']}`, `min_bytes=1`). One thread of `benchmarks/pace.c` is both"
+        " the producer and the consumer. Only the clock determines when a record is due. All times start when the"
+        " record is due, not when it is sent. A pause of the server therefore delays all records that are due during"
+        " the pause. “Due time to consumption” is the time until the consumer has the record. “Due time to sending”"
+        f" shows how much the machine delays a client that only follows the clock. A round takes {settings['seconds']}"
+        f" s and uses a new topic. Before the first round, each server serves {settings['warm_up_rate']:,} records per"
+        f" second for {settings['warm_up_seconds']} s. These records are not counted."
     )
 
 
 def verdicts(result: Result) -> list[Verdict]:
     measured = ((shown, result.ratio(SERIES, name)) for name, shown in _TARGETED.items())
     return [
-        Verdict(f"{result.settings['rate']:,} records/s, due to consumed: {shown} ÷ Kafka", TARGET, ratio)
+        Verdict(f"{result.settings['rate']:,} records/s, due time to consumption: {shown} ÷ Kafka", TARGET, ratio)
         for shown, ratio in measured
         if ratio is not None
     ]

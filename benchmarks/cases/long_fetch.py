@@ -78,8 +78,8 @@ _SHOWN: Final = (
     ("server CPU s per GB", "server_cpu_per_gb"),
     ("server CPU s per million records", "server_cpu_per_million"),
     ("client CPU s per million records", "client_cpu_per_million"),
-    ("fetches", "fetches"),
-    ("peak growth of the server's memory, MiB", "growth_mib"),
+    ("Fetch requests", "fetches"),
+    ("growth of the server's memory, MiB", "growth_mib"),
 )
 
 
@@ -102,20 +102,21 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"The page cache holds {settings['gigabytes']:g} GB of records in full batches. One connection with one Fetch"
-        " in flight reads them from the beginning to the end, with the default limits of clients"
-        f" (`fetch.max.bytes={settings['fetch_max_bytes']}`,"
-        f" `max.partition.fetch.bytes={settings['max_partition_fetch_bytes']}`). Unlike the consumer of the section on"
-        " produce and consume, this client (`benchmarks/whole_topic.py`) iterates over batches and does not read the"
-        " records, so that the benchmark measures the server. All rounds read the same topic. Before the first round,"
-        f" it is read {settings['warm_ups']} times. Memory is the peak resident size (RSS) during a read, minus the"
-        " size before the read."
+        " request in flight reads the records from the beginning to the end. It uses the default limits of Kafka's"
+        f" clients (`fetch.max.bytes={settings['fetch_max_bytes']}`,"
+        f" `max.partition.fetch.bytes={settings['max_partition_fetch_bytes']}`). Unlike the consumer in the section"
+        " “Produce and consume”, this client (`benchmarks/whole_topic.py`) iterates over batches and does not decode"
+        " the records. The benchmark therefore measures the server rather than the client. All rounds read the same"
+        f" topic. Before the first round, the client reads the topic {settings['warm_ups']} times. These reads are not"
+        " counted. The growth of the server's memory is the peak resident set size (RSS) during a read, minus the RSS"
+        " before the read."
     )
 
 
 def verdicts(result: Result) -> list[Verdict]:
     measured = ((shape, result.ratio(shape, "mb_per_s")) for shape in result.settings["records"])
     return [
-        Verdict(f"{result.settings['gigabytes']:g} GB read whole, {shape}: MB/s ÷ Kafka", TARGET, ratio)
+        Verdict(f"{result.settings['gigabytes']:g} GB read completely, {shape}: MB/s ÷ Kafka", TARGET, ratio)
         for shape, ratio in measured
         if ratio is not None
     ]

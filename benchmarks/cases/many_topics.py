@@ -114,17 +114,18 @@ _TARGETED: Final = {"create_s": "create", "delete_s": "delete"}
 def section(result: Result) -> list[str]:
     syncs = result.settings["syncs"]
     text = (
-        "The benchmark sends one CreateTopics, one CreatePartitions and one DeleteTopics request, each for"
-        f" {result.settings['topics']} topics of {result.settings['partitions']} partition. The time is measured from"
-        " the request to its response. Both brokers use the same disk. Before the first round, each server runs five"
-        " rounds that are not counted. Before each counted request, there is no load for"
-        f" {result.settings['pause_seconds']} s, because both brokers respond when the change is stored, and create and"
-        " remove directories after that."
+        "In each round, the benchmark sends one CreateTopics, one CreatePartitions and one DeleteTopics request. Each"
+        f" request is for {result.settings['topics']} topics. A new topic has {result.settings['partitions']}"
+        " partition. The time is measured from the request to its response. Both brokers use the same disk. Before the"
+        " first round, each server runs five rounds that are not counted. Both brokers respond when the change is"
+        " stored, and create or remove the directories after the response. The benchmark therefore waits for"
+        f" {result.settings['pause_seconds']} s before each counted request."
     )
     if syncs.get(HOLDFAST) is not None:
         text += (
-            f" In one round, the three requests make Holdfast wait for the disk {syncs[HOLDFAST]} times (fsync and"
-            f" fdatasync, counted by strace in a separate round), and Kafka {syncs[KAFKA]} times."
+            " In a separate round, strace counted how often each broker waits for the disk (fsync and fdatasync). For"
+            f" the three requests together, Holdfast waits {syncs[HOLDFAST]} times, and Kafka waits {syncs[KAFKA]}"
+            " times."
         )
     rows = [
         (

@@ -53,11 +53,11 @@ def _round(shape: throughput.Shape) -> dict[str, float]:
 def section(result: Result) -> list[str]:
     records = "; ".join(f"{series}: {count:,}" for series, count in result.settings["records"].items())
     text = (
-        f"In every round, a new broker serves the load of the section on produce and consume ({records} records). Its"
-        " event loop ticks every 50 ms. When the broker stops, it logs the largest delay of a tick. During the same"
-        " load, another process only ticks. Its delays show the effect of the machine and its scheduler. No task may"
-        f" run on the event loop for longer than {RULE_MS} ms. If a figure is close to that of the other process, the"
-        " machine causes the delay, not the broker."
+        f"In every round, a new broker serves the load of the section “Produce and consume” (records: {records}). The"
+        " event loop of the broker ticks every 50 ms. When the broker stops, it logs the longest delay of a tick."
+        " During the same load, another process does nothing but tick. The delays of this process show the effect of"
+        f" the machine and of its scheduler. No task may run on the event loop for longer than {RULE_MS} ms. If the two"
+        " figures of a row are close to each other, the machine causes the delay, not the broker."
     )
     rows = [
         (
@@ -70,5 +70,5 @@ def section(result: Result) -> list[str]:
     return [
         paragraph(text),
         "",
-        *table(("longest pause, ms", "Holdfast's event loop", "a process that only ticks"), rows),
+        *table(("longest pause, ms", "Holdfast's event loop", "a process that does nothing but tick"), rows),
     ]

@@ -45,11 +45,11 @@ _NAMES: Final = {HOLDFAST: "Holdfast", ECHO: "bare echo", KAFKA: "Apache Kafka"}
 _HEAD: Final = (
     "",
     "requests/s",
-    "p50 ms",
-    "p99 ms",
+    "latency p50, ms",
+    "latency p99, ms",
     "server CPU s/M",
     "client CPU s/M",
-    "Holdfast ÷ this row",
+    "requests/s: Holdfast ÷ this row",
     "target",
 )
 
@@ -60,16 +60,17 @@ def section(result: Result) -> list[str]:
     }
     text = (
         f"A load generator in C (`benchmarks/load.c`) sends ApiVersions v{VERSION} requests of"
-        f" {result.settings['request_bytes']} bytes. It checks the correlation id of every response and measures its"
+        f" {result.settings['request_bytes']} bytes. For every response, it checks the correlation id and measures the"
         f" latency. A round takes {result.settings['seconds']} s. Before the first round, each server serves the same"
-        f" load for {result.settings['warm_up_seconds']} s, which is not counted. The bare echo is an"
-        " `asyncio.BufferedProtocol` on uvloop. It splits the received bytes into frames and answers each frame with"
-        " fixed bytes of the same length as Holdfast's response. It writes the responses to all frames of a read at"
-        " once. The echo shows the maximum rate of this event loop. The target applies to single requests. Pipelined"
-        " requests show the cost of a request without the system calls around it. This cost is about half of the"
-        " difference between Holdfast and the echo. The Python interpreter limits the rate. A response has"
-        f" {sizes[HOLDFAST]} bytes from Holdfast, {sizes[ECHO]} from the echo and {sizes[KAFKA]} from Kafka, which"
-        " lists more APIs. The load generator and the server run on the same cores."
+        f" load for {result.settings['warm_up_seconds']} s. This load is not counted. The bare echo is a minimal"
+        " server, an `asyncio.BufferedProtocol` on uvloop. It splits the received bytes into frames and answers each"
+        " frame with fixed bytes of the same length as Holdfast's response. If one read returns several frames, the"
+        " echo server writes all responses at once. Its rate is the maximum rate of this event loop. The target applies"
+        " only to connections with one request in flight. With 100 requests in flight, the figures show the cost of a"
+        " request without the system calls around it. This cost is about half of the difference between Holdfast and"
+        f" the bare echo. The Python interpreter limits Holdfast's rate. A response of Holdfast has {sizes[HOLDFAST]}"
+        f" bytes, and a response of the echo server has {sizes[ECHO]} bytes. A response of Kafka has {sizes[KAFKA]}"
+        " bytes, because Kafka lists more APIs. The load generator and the server run on the same cores."
     )
     lines = [paragraph(text), ""]
     for series in (MANY, PIPELINED):

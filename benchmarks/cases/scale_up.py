@@ -18,7 +18,7 @@ from benchmarks.tables import Target, Verdict, figure, paragraph, table
 
 NAME: Final = "scale-up"
 REGISTERED: Final = "holdfast, registered"
-TARGET: Final = Target("at most", 1, " rebalances")
+TARGET: Final = Target("at most", 1, " rebalance")
 FAMILIES: Final = (CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 HEARTBEAT_MS: Final = 1_000
 SESSION_MS: Final = 45_000
@@ -88,15 +88,16 @@ _SHOWN: Final = (
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        "A running group of static members doubles in size. The new members start one after the other over"
-        f" {settings['seconds']} s. In the first column, they are registered in advance (AddMembersToGroup). All other"
-        " conditions are the same. The members are unmodified clients with their range assignor, heartbeats every"
-        f" {settings['heartbeat_ms']} ms and sessions of {settings['session_ms'] // 1000} s. At the end, each member"
-        f" has two partitions. {PER_PROCESS} members run in one process, each with its own thread, because a hundred"
-        " processes are too many for this machine. The number of rebalances is the number of generations in Holdfast's"
-        " ledger. If a member has more revocations than that, its number of revocations counts instead. Apache Kafka"
-        " has no ledger, so only the revocations count there. Without registration, the number depends on how many"
-        " members join during a rebalance."
+        "A running group of static members doubles in size. The new members start one after the other within"
+        f" {settings['seconds']} s. In the first column of figures, the new members are registered in advance"
+        " (AddMembersToGroup). All other conditions are the same in all columns. The members are unmodified clients"
+        f" with their range assignor. They have a heartbeat interval of {settings['heartbeat_ms']} ms and a session"
+        f" timeout of {settings['session_ms'] // 1000} s. At the end, each member has two partitions. Each process runs"
+        f" {PER_PROCESS} members, each in its own thread, because a hundred processes are too many for this machine."
+        " The number of rebalances is the number of new generations in Holdfast's ledger. If an existing member has"
+        " more revocations than there are new generations, the number of its revocations counts instead. Apache Kafka"
+        " has no ledger, so only the revocations count there. Without registration, the number of rebalances depends on"
+        " how many members join during a rebalance."
     )
     rows = [
         (

@@ -65,23 +65,22 @@ def _group_frames(broker: Broker, groups: int) -> list[bytes]:
 
 _SHOWN: Final = (
     Shown("requests_per_s", "commits/s"),
-    Shown("p99_us", "p99 ms", 1e-3),
-    Shown("server_cpu_per_million", "CPU s per million"),
+    Shown("p99_us", "latency p99, ms", 1e-3),
+    Shown("server_cpu_per_million", "CPU s per million commits"),
 )
 
 
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"Each group has one static member with its own connection. Each member commits {settings['partitions']}"
-        f" partitions in one OffsetCommit (v{COMMIT_VERSION}), with one request in flight. `benchmarks/load.c` sends"
-        f" the requests as fast as the server responds, for {settings['seconds']} s. Before the first round, the same"
-        f" load runs for {settings['warm_up_seconds']} s, which is not counted. CPU time for opening the connections is"
-        " not counted either. The total cost is the CPU time of the server for one commit of every group."
-        + by_size.limited(result, max(SIZES))
-        + by_size.method()
+        "Each group has one static member with its own connection. Each member commits the offsets of"
+        f" {settings['partitions']} partitions in one OffsetCommit request (v{COMMIT_VERSION}) and has one request in"
+        f" flight. `benchmarks/load.c` sends the requests as fast as the server responds, for {settings['seconds']} s."
+        f" Before the first round, the same load runs for {settings['warm_up_seconds']} s. This load and the CPU time"
+        " for opening the connections are not counted. The total cost is the CPU time of the server for one commit of"
+        " every group." + by_size.limited(result, max(SIZES)) + by_size.method()
     )
-    ratio = Shown("server_cpu_per_million", "CPU")
+    ratio = Shown("server_cpu_per_million", "CPU time per commit")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]
 
 

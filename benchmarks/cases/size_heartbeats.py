@@ -40,8 +40,8 @@ def run(plan: Plan) -> Result:
 
 _SHOWN: Final = (
     Shown("requests_per_s", "heartbeats/s"),
-    Shown("p99_us", "p99 ms", 1e-3),
-    Shown("server_cpu_per_million", "CPU s per million"),
+    Shown("p99_us", "latency p99, ms", 1e-3),
+    Shown("server_cpu_per_million", "CPU s per million heartbeats"),
 )
 
 
@@ -50,11 +50,11 @@ def section(result: Result) -> list[str]:
     text = (
         f"Each static member of one stable group has its own connection, with one heartbeat (v{VERSION}) in flight."
         f" `benchmarks/load.c` sends the heartbeats as fast as the server responds, for {settings['seconds']} s. Before"
-        f" the first round, the same load runs for {settings['warm_up_seconds']} s, which is not counted. CPU time for"
-        " opening the connections is not counted either. The total cost is the CPU time of the server for one heartbeat"
-        " of every member." + by_size.limited(result, max(SIZES)) + by_size.method()
+        f" the first round, the same load runs for {settings['warm_up_seconds']} s. This load and the CPU time for"
+        " opening the connections are not counted. The total cost is the CPU time of the server for one heartbeat of"
+        " every member." + by_size.limited(result, max(SIZES)) + by_size.method()
     )
-    ratio = Shown("server_cpu_per_million", "CPU")
+    ratio = Shown("server_cpu_per_million", "CPU time per heartbeat")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]
 
 

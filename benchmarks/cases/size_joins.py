@@ -15,8 +15,8 @@ from benchmarks.tables import Verdict, paragraph
 NAME: Final = "size-joins"
 UNIT: Final = "members"
 COSTS: Final = (
-    Cost("server_cpu_s", "joins until stable, CPU", "server CPU s"),
-    Cost("seconds", "joins until stable, time", "s"),
+    Cost("server_cpu_s", "joins until the group is stable, CPU time", "server CPU s"),
+    Cost("seconds", "joins until the group is stable, elapsed time", "s"),
 )
 HEARTBEAT_MS: Final = 1000
 MESSAGE_MAX_BYTES: Final = 20 * 1024 * 1024
@@ -56,7 +56,7 @@ def _join(broker: Broker, members: int) -> dict[str, float]:
 
 
 _SHOWN: Final = (
-    Shown("seconds", "until stable, s"),
+    Shown("seconds", "time until stable, s"),
     Shown("generations", "generations"),
     Shown("server_cpu_s", "CPU s"),
     Shown("server_cpu_per_million", "CPU ms per member", 1e-3),
@@ -67,12 +67,13 @@ def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
         f"Static members (JoinGroup v{JOIN_VERSION}) join one new group at the same time, each on its own connection."
-        f" As in the section on joins, `benchmarks/members.c` sends the requests, with heartbeats every {HEARTBEAT_MS}"
-        f" ms. If a group is small, several groups form one after the other, until they have {_AT_LEAST:,}"
-        f" members together. The figures are those of one group. Before the first round, {settings['warm_ups']} joins"
-        " are not counted. The CPU time of the server is measured from the first JoinGroup until the group is stable."
+        " As in the section “Groups: many members join at once”, `benchmarks/members.c` simulates the members. They"
+        f" send heartbeats every {HEARTBEAT_MS} ms. If a group has fewer than {_AT_LEAST:,} members, each round forms"
+        " several groups, one after the other, with that number of members in total. The figures are the mean of these"
+        f" groups. Before the first round, {settings['warm_ups']} groups join. These joins are not counted. The CPU"
+        " time of the server is measured from the first JoinGroup until the group is stable."
     )
-    ratio = Shown("seconds", "time")
+    ratio = Shown("seconds", "time until stable")
     shown = by_size.tables(result, _SHOWN, COSTS, ratio)
     return [
         paragraph(text + by_size.limited(result, max(SIZES)) + by_size.method()),

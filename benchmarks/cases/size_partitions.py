@@ -17,8 +17,8 @@ from benchmarks.tables import Verdict, paragraph
 NAME: Final = "size-partitions"
 UNIT: Final = "partitions"
 COSTS: Final = (
-    Cost("each_produce_cpu_s", "a record to every partition", "server CPU s"),
-    Cost("metadata_cpu_s", "Metadata of all topics", "server CPU s"),
+    Cost("each_produce_cpu_s", "one record to every partition", "server CPU s"),
+    Cost("metadata_cpu_s", "one Metadata response with all topics", "server CPU s"),
 )
 CONNECTIONS: Final = 100
 RECORD_BYTES: Final = 100
@@ -65,24 +65,25 @@ def _round(broker: Broker, partitions: int, seconds: float) -> dict[str, float]:
 
 _SHOWN: Final = (
     Shown("produce_per_s", "produce requests/s"),
-    Shown("produce_cpu_per_million", "CPU s per million"),
-    Shown("metadata_cpu_s", "Metadata, CPU ms", 1e3),
-    Shown("rss_mib", "RSS MiB"),
+    Shown("produce_cpu_per_million", "CPU s per million produce requests"),
+    Shown("metadata_cpu_s", "CPU ms per Metadata response", 1e3),
+    Shown("rss_mib", "memory (RSS), MiB"),
 )
 
 
 def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
-        f"A broker has topics of {settings['per_topic']} partitions. {settings['connections']} connections each write"
-        " to their own partition. These partitions are spread evenly over all partitions. `benchmarks/load.c` keeps one"
-        f" Produce request (v{PRODUCE_VERSION}, one record of {settings['record_bytes']} B, `acks=all`) in flight on"
-        f" each connection, for {settings['seconds']} s. Then one connection requests the Metadata"
-        f" (v{METADATA_VERSION}) of all topics for the same time. Before the first round, both loads run for"
-        f" {settings['warm_up_seconds']} s, which is not counted. The total costs are the CPU time of the server for"
-        " one record to every partition, and for one Metadata response with all partitions." + by_size.method()
+        f"A broker has topics of {settings['per_topic']} partitions. Each of {settings['connections']} connections"
+        " writes to its own partition. The partitions that receive records are spread evenly over all partitions."
+        f" `benchmarks/load.c` keeps one Produce request (v{PRODUCE_VERSION}, one record of {settings['record_bytes']}"
+        f" B, `acks=all`) in flight on each connection, for {settings['seconds']} s. Then, for the same time, one"
+        f" connection sends Metadata requests (v{METADATA_VERSION}) for all topics. Before the first round, each of the"
+        f" two loads runs for {settings['warm_up_seconds']} s and is not counted. The benchmark measures two total"
+        " costs. The first is the CPU time of the server for one record to every partition. The second is the CPU time"
+        " for one Metadata response with all partitions." + by_size.method()
     )
-    ratio = Shown("produce_cpu_per_million", "CPU of produce")
+    ratio = Shown("produce_cpu_per_million", "CPU time per produce request")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]
 
 

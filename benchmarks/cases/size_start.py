@@ -19,8 +19,8 @@ from tests.support.holdfast_broker import HoldfastBroker
 NAME: Final = "size-start"
 UNIT: Final = "partitions"
 COSTS: Final = (
-    Cost("cpu_s", "start to ready, CPU", "server CPU s"),
-    Cost("seconds", "start to ready, time", "s"),
+    Cost("cpu_s", "start to ready, CPU time", "server CPU s"),
+    Cost("seconds", "start to ready, elapsed time", "s"),
 )
 RECORD_BYTES: Final = 100
 
@@ -54,7 +54,7 @@ def _restart(broker: Broker, partitions: int, _: None) -> dict[str, float]:
 _SHOWN: Final = (
     Shown("seconds", "start to ready, s"),
     Shown("cpu_s", "CPU s"),
-    Shown("rss_mib", "RSS MiB"),
+    Shown("rss_mib", "memory (RSS), MiB"),
 )
 
 
@@ -62,11 +62,11 @@ def section(result: Result) -> list[str]:
     settings = result.settings
     text = (
         f"A broker has topics of {settings['per_topic']} partitions, with one record of {settings['record_bytes']} B in"
-        " each partition. The broker is stopped cleanly and started again on the same disk. The time is measured from"
-        " the start of the process until Metadata names a leader for every partition. The CPU time is that of the"
-        " process until then." + by_size.method()
+        " each partition. The benchmark stops the broker cleanly and starts it again on the same disk. The time is"
+        " measured from the start of the process until Metadata names a leader for every partition. The CPU time is"
+        " measured over the same period." + by_size.method()
     )
-    ratio = Shown("seconds", "time")
+    ratio = Shown("seconds", "time from start to ready")
     return [paragraph(text), "", *plots.image(result, COSTS), *by_size.tables(result, _SHOWN, COSTS, ratio)]
 
 

@@ -158,10 +158,11 @@ def _method(result: Result) -> str:
         f"In every round, a new broker runs for {settings['seconds']} s. A producer sends {settings['rate']:,} records"
         " per second to a topic, and a consumer waits for each record (`benchmarks/pace.c`). A second producer sends"
         f" {settings['group_rate']} records per second to {settings['partitions']} partitions. A group of"
-        f" {settings['members']} confluent-kafka consumers reads these partitions. Every other consumer is a static"
-        f" member, and each consumer commits every {settings['commit_ms']} ms. Every {settings['restart_s']:g} s, one"
-        f" member restarts, {restarts} times in total. Half of these restarts rebalance the group. The broker used"
-        f" {cores} of a core. The benchmark reads the kernel's figures for the broker every {settings['sample_s']:g} s."
+        f" {settings['members']} confluent-kafka consumers reads these partitions. Half of the consumers are static"
+        f" members. Each consumer commits every {settings['commit_ms']} ms. Every {settings['restart_s']:g} s, one"
+        f" member restarts. There are {restarts} restarts in total, and half of them rebalance the group. The broker"
+        f" used {cores} of a core. Every {settings['sample_s']:g} s, the benchmark reads the memory, open files and"
+        " threads of the broker from the kernel."
     )
 
 

@@ -71,7 +71,7 @@ def section(result: Result) -> list[str]:
         "median batch, s",
         "longest batch, s",
         "rows/s of all batches",
-        "`aggregate` ÷ this row",
+        "rows/s: `aggregate` ÷ this row",
         "target",
     )
     rows = [
@@ -95,13 +95,13 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"A topic of {settings['partitions']} partitions in Holdfast has one record for each of {settings['keys']:,}"
-        f" keys, followed by {settings['batches']} sets of records with {settings['touched']:,} random keys each. A"
-        f" query reads it with Trigger.AvailableNow in batches of {settings['touched']:,} and keeps the totals of each"
-        " key. One query uses `holdfast.spark.Aggregate`. The other query reads the same source and uses"
+        f" keys, followed by {settings['batches']} sets of records with {settings['touched']:,} random keys each. Two"
+        f" queries read the topic with Trigger.AvailableNow in batches of {settings['touched']:,} and keep the totals"
+        " of each key. One query uses `holdfast.spark.Aggregate`. The other query reads the same source and uses"
         ' `groupBy("key").agg(…)` in update mode, RocksDB with changelog checkpoints, and as many shuffle partitions as'
         f" cores. The queries take turns in one Spark application with `local[{settings['cores']}]`. One warm-up round"
-        " is not counted. The first three figures include only batches in which the state has all keys. All"
-        f" durations are those that Spark reports. Versions: {reported(settings['versions'])}."
+        " is not counted. The first three columns of figures include only batches in which the state has all keys."
+        f" Spark reports all durations. Versions: {reported(settings['versions'])}."
     )
 
 

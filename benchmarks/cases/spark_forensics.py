@@ -78,11 +78,11 @@ def section(result: Result) -> list[str]:
     head = (
         "history",
         "events",
-        "seconds",
+        "time, s",
         "events/s",
-        "CPU s per million",
-        "Python workers' CPU s per million",
-        "report, bytes",
+        "CPU s per million events",
+        "CPU s of the Python workers per million events",
+        "size of the report, bytes",
     )
     rows = [
         (
@@ -102,13 +102,14 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f"`holdfast.spark.forensics` reads copies of both topics in Holdfast. They contain {settings['groups']:,}"
-        f" groups, in which the members leave and rejoin one after the other. Of every {settings['per_rebalance']}"
-        f" records, {settings['commits']} are commits. The time is measured from the start of the job to the report, in"
-        f" one Spark application with `local[{settings['cores']}]`. One warm-up round is not counted. In the"
-        " stored rounds, the histories were measured one after the other. In new rounds, the histories take turns. The"
-        " first history has one rebalance for each group. Its time counts as the startup time, and comparisons between"
-        " histories subtract it. One task analyzes one group, so one very large group uses only one core. Versions:"
+        "`holdfast.spark.forensics` reads a copy of the ledger and a copy of `__consumer_offsets` from a Holdfast"
+        f" broker. The copies contain {settings['groups']:,} groups, in which the members leave and rejoin one after"
+        f" the other. Of every {settings['per_rebalance']} records, {settings['commits']} are commits. The time is"
+        " measured from the start of the job to the report, in one Spark application with"
+        f" `local[{settings['cores']}]`. One warm-up round is not counted. In the stored rounds, the histories were"
+        " measured one after the other. In new rounds, the histories take turns. The first history has one rebalance"
+        " for each group. Its time counts as the startup time. Comparisons between histories subtract the startup time."
+        " One task analyzes one group, so one very large group uses only one core. Versions:"
         f" {reported(settings['versions'])}."
     )
 

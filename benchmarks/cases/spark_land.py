@@ -68,7 +68,7 @@ def run(plan: Plan) -> Result:
 
 
 def section(result: Result) -> list[str]:
-    head = ("", "rows/s", "files", "bytes/row", "`land` ÷ this row", "target")
+    head = ("", "rows/s", "files", "bytes/row", "rows/s: `land` ÷ this row", "target")
     rows = [
         (
             shown,
@@ -87,11 +87,11 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"A query reads {settings['records']:,} records ({settings['shape']}) of a topic in Holdfast with"
-        f" Trigger.AvailableNow, in batches of {settings['per_batch']:,}, and writes them as Parquet files."
-        " `holdfast.spark.Land` flushes its files to the device and records them in manifests. Spark's own Parquet"
-        " sink, with the same source, does neither. The queries take turns in one Spark application with"
-        f" `local[{settings['cores']}]`. One warm-up round is not counted. The time is measured from the start"
-        f" of the query to its end. Versions: {reported(settings['versions'])}."
+        f" Trigger.AvailableNow, in batches of {settings['per_batch']:,}, and writes the records as Parquet files."
+        " `holdfast.spark.Land` flushes its files to the device and records them in manifests. Spark's own Parquet sink"
+        " reads from the same source and does neither. The queries take turns in one Spark application with"
+        f" `local[{settings['cores']}]`. One warm-up round is not counted. The time is measured from the start of the"
+        f" query to its end. Versions: {reported(settings['versions'])}."
     )
 
 

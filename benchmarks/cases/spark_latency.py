@@ -70,9 +70,9 @@ def run(plan: Plan) -> Result:
 
 
 _COLUMNS: Final = (
-    ("batch p50, ms", "batch_p50_ms"),
-    ("batch p90, ms", "batch_p90_ms"),
-    ("sent to end of batch, p50 ms", "trip_p50_ms"),
+    ("batch duration p50, ms", "batch_p50_ms"),
+    ("batch duration p90, ms", "batch_p90_ms"),
+    ("record sent to end of batch, p50 ms", "trip_p50_ms"),
     ("finding the end offsets, ms", "latestOffset_ms"),
     ("planning, ms", "queryPlanning_ms"),
     ("reading, ms", "addBatch_ms"),
@@ -82,7 +82,7 @@ _COLUMNS: Final = (
 
 
 def section(result: Result) -> list[str]:
-    head = ("", *(what for what, _ in _COLUMNS), "Holdfast ÷ this row", "target")
+    head = ("", *(what for what, _ in _COLUMNS), "batch duration p50: Holdfast ÷ this row", "target")
     rows = [
         (
             f"{series}: {shown}",
@@ -99,13 +99,14 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f"A topic of {settings['partitions']} partitions in Apache Kafka gets a few records at a time. A query with the"
-        " default trigger, which starts a batch as soon as there are records, reads them in one batch into the noop"
-        f" sink. The next records follow {settings['pause_s'] * 1000:g} ms after the batch. A round is the median of"
-        f" {settings['batches']} batches, after {settings['warm_up']} that are not counted. Both sources take turns in"
-        f" one Spark application with `local[{settings['cores']}]`. Spark reports the duration of a batch"
-        " (`triggerExecution`) and of its parts. The table also shows the time from the sending of a record to the end"
-        " of its batch. With its default settings, Spark's own source took half a second longer in each task of such a"
+        f"A topic of {settings['partitions']} partitions in Apache Kafka gets a few records at a time. A query reads"
+        " these records in one batch into the noop sink. The query has the default trigger, which starts a batch as"
+        f" soon as there are records. The next records follow {settings['pause_s'] * 1000:g} ms after the batch. A"
+        f" round has {settings['batches']} batches, after {settings['warm_up']} batches that are not counted. The"
+        " durations are medians over the batches of a round, unless the column says otherwise. Both sources take turns"
+        f" in one Spark application with `local[{settings['cores']}]`. Spark reports the duration of a batch"
+        " (`triggerExecution`) and of its phases. The table also shows the time from the sending of a record to the end"
+        " of its batch. With its default settings, Spark's own source took half a second longer in each task of a small"
         " batch. This is about as long as a fetch waits at the end of a log. The table therefore also shows Spark's own"
         f" source with a setting that shortens this wait. Versions: {reported(settings['versions'])}."
     )
@@ -114,7 +115,7 @@ def _method(result: Result) -> str:
 def verdicts(result: Result) -> list[Verdict]:
     found = []
     for series in SERIES:
-        for query, what in ((SPARK, "Spark's own source"), (TUNED, "Spark's own source with short fetches")):
+        for query, what in ((SPARK, "Spark's own source"), (TUNED, "Spark's own source with a short fetch wait")):
             if (ratio := result.ratio(series, "batch_p50_ms", over=query)) is not None:
-                found.append(Verdict(f"Spark, a batch of {series}: ms ÷ {what}", TARGET, ratio))
+                found.append(Verdict(f"Spark, a batch of {series}: duration ÷ {what}", TARGET, ratio))
     return found

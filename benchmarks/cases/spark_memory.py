@@ -71,7 +71,7 @@ def _figures(seen: dict[str, list[float]]) -> dict[str, float]:
 def section(result: Result) -> list[str]:
     batches = result.settings["batches"]
     head = (
-        "MiB after batch",
+        "memory (RSS) in MiB after batch",
         *(f"{round(part * batches)}" for part in SHOWN_AT),
         "last fifth ÷ second fifth",
         "target",
@@ -91,12 +91,12 @@ def section(result: Result) -> list[str]:
 def _method(result: Result) -> str:
     settings = result.settings
     return (
-        f'A query of `format("holdfast")` reads {settings["records"]:,} records ({settings["shape"]}) in'
+        f'A query with `format("holdfast")` reads {settings["records"]:,} records ({settings["shape"]}) in'
         f" {settings['batches']} batches into the noop sink. Every round uses a new Spark application with"
-        f" `local[{settings['cores']}]`. Memory is the resident size (RSS) at the end of a batch. The table shows two"
-        " processes. The reader is the process in which the query is a member of its group. The worker is the largest"
-        " process that reads on the executor. The ratio is the median of the last fifth of the batches divided by that"
-        f" of the second fifth. Versions: {reported(settings['versions'])}."
+        f" `local[{settings['cores']}]`. Memory is the resident set size (RSS) at the end of a batch. The table shows"
+        " two processes. The reader is the process in which the query is a member of its group. The worker is the"
+        " largest process that reads on the executor. The ratio is the median of the last fifth of the batches divided"
+        f" by the median of the second fifth. Versions: {reported(settings['versions'])}."
     )
 
 

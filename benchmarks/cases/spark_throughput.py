@@ -93,9 +93,9 @@ def section(result: Result) -> list[str]:
     head = (
         "",
         "rows/s",
-        "rows/s in the batch",
+        "rows/s within the batch",
         "Spark's CPU s/M",
-        "cores",
+        "cores used",
         "rows/s: Holdfast ÷ this row",
         "target",
         "CPU: Holdfast ÷ this row",
@@ -123,7 +123,7 @@ def section(result: Result) -> list[str]:
         "CPU seconds per million rows, by process and thread:",
         "",
         *_by_source(result, _PROFILE),
-        "Elapsed time of the query and its phases, in seconds:",
+        "Elapsed time of the query and of its phases, in seconds:",
         "",
         *_by_source(result, _PHASES),
     ]
@@ -139,12 +139,12 @@ def _method(result: Result) -> str:
     settings = result.settings
     return (
         f"A query reads {settings['records']:,} records ({settings['shape']}) with Trigger.AvailableNow into the noop"
-        f" sink, in one batch. It runs in one Spark application with `local[{settings['cores']}]`. Spark's own Kafka"
-        " source reads the same topic in the same application. The two sources take turns. One warm-up round"
-        " is not counted. The time is measured from the start of the query to its end. With Holdfast's source, it"
-        " includes joining the group. The table also shows the rate within the batch alone, as Spark reports it. CPU"
-        " time is that of the JVM and of all Python processes of Spark. The totals also include threads that have"
-        f" ended. Versions: {reported(settings['versions'])}."
+        " sink, in one batch. Holdfast's source and Spark's own Kafka source take turns reading the same topic in one"
+        f" Spark application with `local[{settings['cores']}]`. One warm-up round is not counted. The time is measured"
+        " from the start of the query to its end. For Holdfast's source, this time includes joining the group. The"
+        " table also shows the rate within the batch alone, as reported by Spark. CPU time is the total of the JVM and"
+        " of all Python processes of Spark, including threads that have ended. Versions:"
+        f" {reported(settings['versions'])}."
     )
 
 

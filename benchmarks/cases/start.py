@@ -91,23 +91,23 @@ _TARGETS: Final = {"start_s": START_TARGET, "start_cpu_s": CPU_TARGET, "idle_rss
 _SHOWN: Final = (
     ("start to ready, s", "start_s"),
     ("CPU time from start to ready, s", "start_cpu_s"),
-    ("idle, RSS MiB", "idle_rss_mib"),
-    ("idle, PSS MiB", "idle_pss_mib"),
-    (f"{CONNECTIONS} idle connections, RSS MiB", "connected_rss_mib"),
-    (f"{CONNECTIONS} idle connections, PSS MiB", "connected_pss_mib"),
+    ("idle memory (RSS), MiB", "idle_rss_mib"),
+    ("idle memory (PSS), MiB", "idle_pss_mib"),
+    (f"memory with {CONNECTIONS} idle connections (RSS), MiB", "connected_rss_mib"),
+    (f"memory with {CONNECTIONS} idle connections (PSS), MiB", "connected_pss_mib"),
 )
 
 
 def section(result: Result) -> list[str]:
-    compiled = " It leaves compiled Python modules for the rounds." if result.settings.get("compiled") else ""
+    compiled = " It compiles the Python modules for the later starts." if result.settings.get("compiled") else ""
     text = (
         "The time is measured from the start of the process until the server has answered ApiVersions and Metadata over"
         " a socket. The data directory is empty. The time to format Kafka's storage is not counted. The benchmark"
         " checks every 10 ms (Holdfast) or 20 ms (Kafka) whether the server is ready. Memory is measured"
-        f" {result.settings['idle_seconds']} s later without clients, and again with {result.settings['connections']}"
-        " connections that have sent one request and are idle. Before the first round, each server starts once, and"
-        f" this start is not counted.{compiled} Kafka runs with the heap size of its start script, 1 GiB. The figures"
-        " do not include heap memory that Kafka has not touched."
+        f" {result.settings['idle_seconds']} s after the server is ready, without clients. It is measured again with"
+        f" {result.settings['connections']} idle connections, each of which has sent one request. Before the first"
+        f" round, each server starts once. This start is not counted.{compiled} Kafka runs with the heap size that its"
+        " start script sets, 1 GiB. The memory figures do not include heap pages that Kafka has not touched."
     )
     rows = [
         (

@@ -122,12 +122,16 @@ def section(result: Result) -> list[str]:
     text = (
         f"Three members, each in its own process, consume {PARTITIONS} partitions. Each partition gets a record every"
         f" {every_ms} ms. A fourth member is a standby (`target.group.size` = 3, `standby.takeover.ms` ="
-        f" {TAKEOVER_MS}). All members have `heartbeat.interval.ms` = {HEARTBEAT_MS} and sessions of"
-        f" {SESSION_MS // 1000} s. One member is killed (`kill -9`), or is stopped with its connections open (SIGSTOP)."
-        " A stopped member must not be replaced before its session expires. The idle time lasts until other members"
-        " have received a record from each partition of the lost member. Rebalances and revocations are those of the"
-        " other members. The control is the same group without a standby, in which the coordinator detects the loss"
-        " when the session expires. Apache Kafka has no standbys."
+        f" {TAKEOVER_MS}). All members have a heartbeat interval of {HEARTBEAT_MS} ms and a session timeout of"
+        f" {SESSION_MS // 1000} s. The benchmark kills one member (`kill -9`), or stops it while its connections stay"
+        " open (SIGSTOP). The coordinator must not replace a stopped member before its session expires. The idle time"
+        " is the time from the loss of the member until other members have received a record from each of its"
+        " partitions. The number of rebalances is the number of new generations in Holdfast's ledger. If another member"
+        " has more revocations than there are new generations, the number of its revocations counts instead. Apache"
+        " Kafka has no ledger, so only the revocations count there. The revocations are counted at all other members"
+        " that have partitions. In the control, the same group has no standby, and the coordinator detects the loss"
+        " only when the session expires. The control includes only the case “a follower is killed”. Apache Kafka has no"
+        " standbys."
     )
     shown = (("idle time, s", "idle_s"), ("rebalances", "rebalances"), ("revocations at other members", "revocations"))
     rows = [
@@ -139,7 +143,11 @@ def section(result: Result) -> list[str]:
         for loss in FAILURES
         for what, value in shown
     ]
-    return [paragraph(text), "", *table(("", "Holdfast, with a standby", "Holdfast", "Apache Kafka"), rows)]
+    return [
+        paragraph(text),
+        "",
+        *table(("", "Holdfast, with a standby", "Holdfast, without a standby", "Apache Kafka"), rows),
+    ]
 
 
 def verdicts(result: Result) -> list[Verdict]:
@@ -151,7 +159,7 @@ def verdicts(result: Result) -> list[Verdict]:
                 continue
             idle = result.values(name, STANDBY, "idle_s")
             if loss == STOPPED:
-                found.append(Verdict(f"{name}, time until replaced", PATIENCE_TARGET, spread([min(idle)])))
+                found.append(Verdict(f"{name}, time until it is replaced", PATIENCE_TARGET, spread([min(idle)])))
                 continue
             found.append(Verdict(f"{name}, idle time with a standby", TIME_TARGET, spread(idle)))
             rebalances = result.values(name, STANDBY, "rebalances")

@@ -133,9 +133,9 @@ _HEAD: Final = (
     "MB/s",
     "server CPU s/M",
     "client CPU s/M",
-    "cores: server + client",
+    "cores used: server + client",
     "limit",
-    "ratio",
+    "ratio of records/s",
     "target",
 )
 
@@ -176,20 +176,22 @@ def _method(result: Result) -> str:
     settings = result.settings
     records = "; ".join(f"{shape}: {count:,}" for shape, count in settings["records"].items())
     return (
-        "A separate Python process runs one librdkafka client and calls `produce_batch` and"
-        f" `consume({settings['consume_at_once']})`, in the same way for both servers. The producer has the settings"
+        "A separate Python process runs one librdkafka client. It calls `produce_batch` and"
+        f" `consume({settings['consume_at_once']})` in the same way for both servers. The producer has the settings"
         f" {_summary(settings['producer'])}. The consumer uses manual assignment and has the settings"
         f" {_summary(settings['consumer'])}. All other settings have librdkafka's defaults. Records per round:"
-        f" {records}. Every round uses a new topic. Before each round, dirty pages are written to disk. Before the"
-        f" first round, both servers serve the same load for {settings['warm_up_seconds']} s, so that Kafka's JVM can"
-        " compile its code. This load is not counted. The consumer reads full batches from the page cache. The batches"
-        " are the same in every round and on both servers. If the consumer read the batches of the produce benchmark, a"
-        " server that acknowledges faster would have smaller batches, and its consumer would be slower ([decision"
-        " 8](decisions/0008-consumers-are-measured-on-equal-batches.md)). CPU time is in seconds per million records,"
-        " for the server process and for the client process. The column “limit” shows what kept at least one core busy"
-        " all the time: the client, the server, the machine (all cores), or neither. In the rows “client alone”, the"
-        " same producer writes to librdkafka's mock broker, which runs in the client's process and stores nothing."
-        " These rows show the approximate maximum rate of this client."
+        f" {records}. In every round, the producer writes to a new topic. Before each measurement, the benchmark writes"
+        " dirty pages to disk. Before the first round, both servers serve the same load for"
+        f" {settings['warm_up_seconds']} s, so that Kafka's JVM can compile its code. This load is not counted. The"
+        " consumer reads full batches from the page cache. The batches are the same in every round and on both servers."
+        " The consumer does not read the batches of the produce benchmark. A server that acknowledges faster receives"
+        " smaller batches there, and smaller batches slow down the consumer ([decision"
+        " 8](decisions/0008-consumers-are-measured-on-equal-batches.md)). CPU time is given in seconds per million"
+        " records, separately for the server process and the client process. The column “limit” shows which process"
+        " kept at least one core busy all the time: the client, the server, or neither. “Machine” means that the two"
+        " processes together kept all cores busy. In the rows “client alone”, the same producer writes to librdkafka's"
+        " mock broker, which runs in the client's process and stores nothing. These rows show the approximate maximum"
+        " rate of this client."
     )
 
 

@@ -46,9 +46,9 @@ def test_a_latency_above_that_of_kafka_is_no_met_target() -> None:
 
     p50, p99 = latency_rate.verdicts(result)
 
-    assert (p50.what, p50.met) == ("1,000 records/s, due to consumed: p50 ÷ Kafka", True)
-    assert (p99.what, p99.met) == ("1,000 records/s, due to consumed: p99 ÷ Kafka", False)
-    assert "| due to consumed, p99 ms | 3.00 [3.00 – 3.00] | 2.00" in "\n".join(latency_rate.section(result))
+    assert (p50.what, p50.met) == ("1,000 records/s, due time to consumption: p50 ÷ Kafka", True)
+    assert (p99.what, p99.met) == ("1,000 records/s, due time to consumption: p99 ÷ Kafka", False)
+    assert "| due time to consumption, p99 ms | 3.00 [3.00 – 3.00] | 2.00" in "\n".join(latency_rate.section(result))
 
 
 def test_a_slower_read_than_that_of_kafka_is_no_met_target() -> None:
@@ -61,7 +61,7 @@ def test_a_slower_read_than_that_of_kafka_is_no_met_target() -> None:
 
     (verdict,) = long_fetch.verdicts(Result(long_fetch.NAME, settings, rows))
 
-    assert (verdict.what, verdict.met) == ("1 GB read whole, 1 kB, 1 partition: MB/s ÷ Kafka", False)
+    assert (verdict.what, verdict.met) == ("1 GB read completely, 1 kB, 1 partition: MB/s ÷ Kafka", False)
 
 
 def test_memory_that_grows_is_no_met_target() -> None:
@@ -82,6 +82,6 @@ def test_the_page_shows_a_compaction_beside_the_same_load_without() -> None:
 
     page = "\n".join(compaction_pause.section(Result(compaction_pause.NAME, settings, rows)))
 
-    assert "| while it is compacted: longest until consumed, ms | 20.0 [20.0 – 20.0] | 10.0" in page
+    assert "| while it is compacted: longest time until consumption, ms | 20.0 [20.0 – 20.0] | 10.0" in page
     assert "**2.00×**" in page
-    assert "| the same load without: longest until consumed, ms | 5.00 [5.00 – 5.00] | – | – |" in page
+    assert "| the same load without: longest time until consumption, ms | 5.00 [5.00 – 5.00] | – | – |" in page

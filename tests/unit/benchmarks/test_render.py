@@ -76,13 +76,14 @@ def test_a_target_is_held_against_the_median_of_the_ratios(kafka_s: float, verdi
             5,
             {"load_before": 0.5},
             " (load 0.5)",
-            "*5 rounds on 2026-01-01; load average before the run: 0.5.* **Measure again (taken under load).**",
+            "*5 rounds on 2026-01-01; load average before the run: 0.5.* **Provisional: measured under load.**",
         ),
         (
             1,
             {"load_before": 0.1},
             " (1 round)",
-            "*1 round on 2026-01-01; load average before the run: 0.1.* **Measure again (fewer than 5 rounds).**",
+            "*1 round on 2026-01-01; load average before the run: 0.1.*"
+            " **Provisional: measured in fewer than 5 rounds.**",
         ),
         (
             5,
@@ -94,8 +95,8 @@ def test_a_target_is_held_against_the_median_of_the_ratios(kafka_s: float, verdi
             5,
             {"load_before": 0.2, "commit": "1234567", "others_during": 0.01},
             "",
-            "*5 rounds on 2026-01-01, commit 1234567; load average before the run: 0.2,"
-            " other processes during it: 0.01 cores.*",
+            "*5 rounds on 2026-01-01, commit 1234567; load average before the run: 0.2;"
+            " CPU use of other processes during the run: 0.01 cores.*",
         ),
     ],
 )
