@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Final
 
@@ -126,6 +127,12 @@ def section(result: Result) -> list[str]:
         " topic during the rounds, because it compacts only full segments, and its segments of 100 MB do not fill up."
         " The CPU time of Holdfast includes the compactions."
     )
+    kafka_cores = result.values(SERIES, KAFKA, "server_cores")
+    if kafka_cores:
+        text += (
+            " One core limits the rate of Holdfast. Kafka used the cores that the last row shows, so that one core with"
+            f" Kafka's CPU time per commit would reach {1 / statistics.median(kafka_cores):.2f}× of Kafka's rate."
+        )
     rows = [
         (
             what,
