@@ -18,7 +18,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it has them
 from tests.cli.conftest import UserCli
 from tests.groups.topics import make_topic, produce
 from tests.holdfast_client.consumers import Watched, poll_until, watching
-from tests.holdfast_client.secured_apache_kafka import free_ports
 from tests.support.apache_kafka import HOST, ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.quick_brokers import QUICK
@@ -36,7 +35,7 @@ class AuthorizingKafka(ApacheKafka):
 
     def _write_properties(self) -> None:
         port, controller_port = self._ports or (0, 0)
-        (guarded_port,) = free_ports(1)
+        (guarded_port,) = self._further_ports(1)
         self.secured = f"{HOST}:{guarded_port}"
         self._overrides |= {
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port},GUARDED://{self.secured}",

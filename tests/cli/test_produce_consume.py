@@ -11,16 +11,24 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.processes import ended, running
 from tests.client_compat.servers import Server
-from tests.groups.topics import committed, make_topic
+from tests.groups.topics import CLIENT, committed, make_topic
 from tests.support.eventually import eventually
 
-ALL = ("--from-beginning", "--timeout", "1")
+PATIENTLY = ("--timeout", "60")
+"""The number of records ends a read, not the time without one: the first may take a while to come."""
 
 
 def file_of(directory: Path, text: str) -> str:
     path = directory / "lines.txt"
     path.write_text(text)
     return str(path)
+
+
+def all_of(server: Server, topic: str, partitions: int = 1) -> tuple[str, ...]:
+    """What has `consume` print all records that the topic has: as many as its watermarks say."""
+    marks = [CLIENT.watermarks(server.bootstrap, topic, partition) for partition in range(partitions)]
+    count = sum(high - low for low, high in marks)
+    return ("--topic", topic, "--from-beginning", "--max-messages", str(count), *PATIENTLY)
 
 
 def consumed(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
@@ -36,20 +44,21 @@ def test_lines_become_records_with_keys_headers_and_a_partition(
     code, out, errors = cli.run("produce", lines, *words)
     assert (code, out, errors) == (0, "", f"4 records to {topic}\n")
 
-    records = consumed(cli, "--topic", topic, *ALL)
+    everything = all_of(server, topic, partitions=2)
+    records = consumed(cli, *everything)
     headers = [{"name": "x", "value": "1"}, {"name": "y", "value": "z="}]
     assert [(one["key"], one["value"]) for one in records] == [("a", "1"), ("b", "2:3"), ("", ""), ("wört", "☃")]
     assert [(one["topic"], one["partition"], one["offset"]) for one in records] == [(topic, 1, n) for n in range(4)]
     assert all(one["headers"] == headers for one in records)
     assert set(records[0]) == {"topic", "partition", "offset", "timestamp", "key", "value", "headers"}
     template = "{partition}/{offset} {key}={value}\\n"
-    assert cli.done("consume", "--topic", topic, *ALL, "--format", template).splitlines()[0] == "1/0 a=1"
+    assert cli.done("consume", *everything, "--format", template).splitlines()[0] == "1/0 a=1"
 
 
 def test_without_a_key_the_line_is_the_value(server: Server, cli: Cli, topic: str, tmp_path: Path) -> None:
     make_topic(server, topic, 1)
     assert cli.run("produce", file_of(tmp_path, "a:1\n\nlast"), "--topic", topic)[0] == 0
-    assert [(one["key"], one["value"]) for one in consumed(cli, "--topic", topic, *ALL)] == [
+    assert [(one["key"], one["value"]) for one in consumed(cli, *all_of(server, topic))] == [
         (None, "a:1"),
         (None, ""),
         (None, "last"),
@@ -66,7 +75,7 @@ def test_a_line_without_its_key_fails_and_the_others_are_stored(
     complaints = errors.splitlines()
     assert complaints[0] == "holdfast produce: line 2 has no '\\t'"
     assert (len(complaints), complaints[-1]) == (6, "holdfast produce: and 2 more")
-    assert [one["value"] for one in consumed(cli, "--topic", topic, *ALL)] == ["1", "2"]
+    assert [one["value"] for one in consumed(cli, *all_of(server, topic))] == ["1", "2"]
 
 
 def test_a_record_that_the_broker_refuses_is_a_failure(server: Server, cli: Cli, topic: str, tmp_path: Path) -> None:
@@ -90,7 +99,7 @@ def test_a_line_that_the_client_refuses_fails_and_the_others_are_stored(
     assert complaint.startswith("holdfast produce: line 3 was not stored: ")
     assert complaint.endswith("Message size too large")
     assert counts == f"3 records to {topic}, 1 failed"
-    assert [one["value"] for one in consumed(cli, "--topic", topic, *ALL)] == ["1", "2", "3"]
+    assert [one["value"] for one in consumed(cli, *all_of(server, topic))] == ["1", "2", "3"]
 
 
 def test_a_producer_that_can_send_nothing_says_so_of_each_line(
@@ -134,7 +143,9 @@ def test_a_member_commits_exactly_what_it_printed(
 
     assert cli.done("consume", *member, "--max-messages", "2") == "1\n2\n"
     assert committed(server, group, topic) == {0: 2}
-    assert cli.done("consume", *member, "--timeout", "1") == "3\n4\n5\n"
+    assert cli.done("consume", *member, "--max-messages", "3", *PATIENTLY) == "3\n4\n5\n"
+    assert committed(server, group, topic) == {0: 5}
+    assert cli.done("consume", *member, "--timeout", "1") == "", "there are no more"
     assert committed(server, group, topic) == {0: 5}
     # and one that is no member begins again and commits nothing
     assert cli.done("consume", "--topic", topic, "--from-beginning", "--max-messages", "2") == "1\n2\n"
@@ -146,14 +157,15 @@ def test_a_static_member_stays_in_the_group_when_it_ends(
 ) -> None:
     make_topic(server, topic, 1)
     cli.run("produce", file_of(tmp_path, "1\n"), "--topic", topic)
-    words = ("consume", "--topic", topic, "--group", group, "--from-beginning", "--timeout", "1")
-    assert cli.done(*words, "--instance-id", "node-1") == "1\n"
+    words = ("consume", "--topic", topic, "--group", group, "--from-beginning")
+    assert cli.done(*words, "--instance-id", "node-1", "--max-messages", "1", *PATIENTLY) == "1\n"
     (member,) = cli.json("groups", "describe", "--group", group, "--members")[0]["members"]
     assert (member["instance_id"], member["client_id"]) == ("node-1", "holdfast-cli")
 
     removed = cli.json("groups", "remove-members", "--group", group, "--instance-ids", "node-1")
     assert [one["ok"] for one in removed] == [True]
-    cli.done(*words)  # the control: a dynamic member leaves
+    assert cli.done(*words, "--timeout", "1") == "", "there are no more"
+    # and the control: this was a dynamic member, which leaves
     assert cli.json("groups", "describe", "--group", group, "--members")[0]["members"] == []
 
 
@@ -162,6 +174,7 @@ def test_without_from_beginning_only_new_records_are_printed(
 ) -> None:
     make_topic(server, topic, 1)
     cli.run("produce", file_of(tmp_path, "old\n"), "--topic", topic)
+    assert cli.done("consume", "--topic", topic, "--timeout", "1") == ""
     words = ["consume", "--topic", topic, "--bootstrap-server", server.bootstrap, "--max-messages", "1"]
     with running(*words) as process:
         new = file_of(tmp_path, "new\n")

@@ -18,8 +18,8 @@ from kafka.errors import (
 
 from holdfast.wire.records import Record, encode_batch
 from tests.broker.wire_client import WireClient
+from tests.client_compat.confluent_client import wait_until_led
 from tests.client_compat.servers import Server
-from tests.support.eventually import eventually
 
 TIMESTAMP = 1_700_000_000_000
 
@@ -31,7 +31,8 @@ def filled(server: Server, topic: str) -> str:
     records = encode_batch([Record(0, TIMESTAMP, b"k", b"v")], producer_id=77, producer_epoch=3, base_sequence=5)
     with WireClient((host, int(port))) as client:
         client.create_topic(topic, 2, retention_ms="-1")
-        eventually(lambda: client.produce(topic, records).error_code == 0, "the topic has a leader")
+        wait_until_led(server.bootstrap, topic, 2)
+        assert client.produce(topic, records).error_code == 0
     return topic
 
 

@@ -22,6 +22,7 @@ from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
 from holdfast.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from holdfast.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
+from holdfast.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from holdfast.wire.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -41,6 +42,7 @@ from tests.conformance.restart_barrier import RestartBarrier
 from tests.conformance.server import Server
 from tests.conformance.transcript import Transcript
 from tests.conformance.versions import Row
+from tests.support.eventually import eventually
 
 JAVA = "apache-kafka-java"
 PENDING_S = 0.12
@@ -50,6 +52,9 @@ RELOADING_S = 15.0
 """How long a group may need until it is seen again after a restart."""
 SILENCE_S = 1.5
 """How long one waits for an answer that never comes, before that is written down."""
+
+LATEST = -1
+LIST_OFFSETS_VERSION = 7
 
 Partitions = Mapping[str, Sequence[int]]
 """Topic to partitions."""
@@ -219,7 +224,17 @@ class Recorder:
         _describe(lambda: seen(self.does(DescribeGroupsRequest([self.group]), 5).groups[0]), within_s)
 
     def creates_topic(self, name: str, partitions: int) -> None:
+        """Nothing is written down. Kafka answers before the leaders know of their partitions; a request that follows
+        must not be refused for that."""
         self._describer.create_topic(name, partitions)
+        numbers = [ListOffsetsPartition(number, -1, LATEST) for number in range(partitions)]
+        wanted = ListOffsetsRequest(-1, topics=[ListOffsetsTopic(name, numbers)])
+
+        def is_led() -> bool:
+            (found,) = self.does(wanted, LIST_OFFSETS_VERSION).topics
+            return not any(one.error_code for one in found.partitions)
+
+        eventually(is_led, f"every partition of {name} has a leader that knows of it")
 
     def grows_topic(self, name: str, partitions: int) -> None:
         """To so many in all."""

@@ -89,15 +89,16 @@ def prepared(address: tuple[str, int], restart: Restart) -> Server:
     return Server(address, topics, restart)
 
 
-def await_coordinator(address: tuple[str, int]) -> None:
+def await_coordinator(address: tuple[str, int], group: str = "any") -> None:
+    """Each partition of the offsets topic is loaded on its own: with several, name the group that is used."""
     with WireClient(address) as client:
         eventually(
-            lambda: client.ask(FindCoordinatorRequest(coordinator_keys=["any"]), 4).coordinators[0].error_code == 0,
-            "there is a coordinator",
+            lambda: client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4).coordinators[0].error_code == 0,
+            f"there is a coordinator of {group}",
         )
         eventually(
-            lambda: client.ask(DescribeGroupsRequest(["any"]), 5).groups[0].error_code == 0,
-            "the coordinator has loaded its groups",
+            lambda: client.ask(DescribeGroupsRequest([group]), 5).groups[0].error_code == 0,
+            f"the coordinator of {group} has loaded its groups",
         )
 
 

@@ -1,6 +1,5 @@
 """An Apache Kafka with a listener for every way to guard one."""
 
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,7 +46,7 @@ class SecuredApacheKafka(ApacheKafka):
 
     def _write_properties(self) -> None:
         port, controller_port = self._ports or (0, 0)
-        self._secured = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
+        self._secured = dict(zip(PROTOCOLS, self._further_ports(len(PROTOCOLS)), strict=True))
         guarded = [f"{name}://{HOST}:{number}" for name, number in self._secured.items()]
         open_listener = f"PLAINTEXT://{HOST}:{port}"
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | PROTOCOLS
@@ -72,13 +71,3 @@ class SecuredApacheKafka(ApacheKafka):
 def _sasl(listener: str, *mechanisms: str) -> dict[str, str]:
     configs = {f"{listener}.{name.lower()}.sasl.jaas.config": _MODULES[name] for name in mechanisms}
     return configs | {f"{listener}.sasl.enabled.mechanisms": ",".join(mechanisms)}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on; all are held until all are known."""
-    held = [socket.create_server((HOST, 0)) for _ in range(count)]
-    try:
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()

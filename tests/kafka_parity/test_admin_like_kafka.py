@@ -61,6 +61,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 NO_SUCH_ID: Final = bytes(range(16))
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
+TIMEOUT_MS: Final = 30_000
+"""For requests that Kafka forwards to its controller: no answer depends on it, and a busy one may need seconds."""
 
 DIFFERENCES: Final = {
     "CreateTopics: 10000 partitions": "Kafka counts the records of its metadata log, of which a topic is one more",
@@ -352,13 +354,13 @@ def replicas_and_leaders(talk: Conversation) -> Iterator[Question]:
     def alter(label: str, *wanted: ReassignableTopic, version: int = 1, allow: bool = True) -> Question:
         return (
             f"AlterPartitionReassignments: {label}",
-            AlterPartitionReassignmentsRequest(1000, allow, list(wanted)),
+            AlterPartitionReassignmentsRequest(TIMEOUT_MS, allow, list(wanted)),
             version,
         )
 
     def elect(label: str, *wanted: tuple[str, list[int]], version: int = 2, kind: int = 0) -> Question:
         topics = [TopicPartitions(name, indexes) for name, indexes in wanted]
-        return f"ElectLeaders: {label}", ElectLeadersRequest(kind, topics, 1000), version
+        return f"ElectLeaders: {label}", ElectLeadersRequest(kind, topics, TIMEOUT_MS), version
 
     def at(index: int, replicas: list[int] | None) -> ReassignablePartition:
         return ReassignablePartition(index, replicas)
@@ -379,14 +381,14 @@ def replicas_and_leaders(talk: Conversation) -> Iterator[Question]:
     )
     asked = [ListPartitionReassignmentsTopics(talk.filled, [0, 9]), ListPartitionReassignmentsTopics("nope", [0])]
     for label, topics in (("all", None), ("no topic", []), ("some", asked)):
-        yield f"ListPartitionReassignments: {label}", ListPartitionReassignmentsRequest(1000, topics), 0
+        yield f"ListPartitionReassignments: {label}", ListPartitionReassignmentsRequest(TIMEOUT_MS, topics), 0
     for version in range(3):
         yield elect(f"v{version}", (talk.filled, [0, 1]), (talk.other, [0]), version=version)
         yield elect(f"no topic v{version}", version=version)
     for kind in (1, 2, -1):
         yield elect(f"type {kind}", (talk.filled, [0]), kind=kind)
     yield elect("no topic, type 7", kind=7)
-    yield "ElectLeaders: all, type 7", ElectLeadersRequest(7, None, 1000), 2
+    yield "ElectLeaders: all, type 7", ElectLeadersRequest(7, None, TIMEOUT_MS), 2
     yield elect("unknown and twice", ("nope", [0]), (talk.filled, [9, -1, 0, 0]), (talk.filled, []), ("a b", [0]))
 
 
@@ -410,7 +412,7 @@ def quorum(talk: Conversation) -> Iterator[Question]:
 
 def features(talk: Conversation) -> Iterator[Question]:
     def ask(label: str, *updates: FeatureUpdateKey, version: int = 2) -> Question:
-        return f"UpdateFeatures: {label}", UpdateFeaturesRequest(1000, list(updates), version > 0), version
+        return f"UpdateFeatures: {label}", UpdateFeaturesRequest(TIMEOUT_MS, list(updates), version > 0), version
 
     for version in range(3):
         yield ask(f"none v{version}", version=version)

@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.wire.records import Record, encode_batch
 from tests.broker.wire_client import WireClient
+from tests.client_compat.confluent_client import wait_until_led
 from tests.client_compat.servers import Server
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.java_tools import JavaTools
 
@@ -42,8 +42,8 @@ def topic(apache_kafka: ApacheKafka, holdfast: HoldfastBroker) -> str:
     for server in (apache_kafka, holdfast):
         with WireClient(server.address) as client:
             client.create_topic(name, 2, retention_ms="-1")
-            produced = client.produce
-            eventually(lambda produced=produced: produced(name, records).error_code == 0, "the topic has a leader")  # type: ignore[misc]
+            wait_until_led(server.bootstrap, name, 2)
+            assert client.produce(name, records).error_code == 0
     return name
 
 

@@ -29,8 +29,9 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 def synced_with(server: Server, assignment: bytes) -> int:
     """The answer to a lone leader's SyncGroup with this assignment."""
-    await_coordinator(server.address)
-    with WireMember(server.address, f"large-{uuid.uuid4().hex}", "a") as member:
+    group = f"large-{uuid.uuid4().hex}"
+    await_coordinator(server.address, group)
+    with WireMember(server.address, group, "a") as member:
         member.send_join()
         assert member.joined().error_code == ErrorCode.NONE
         member.send_sync({member.member_id: assignment})
@@ -48,7 +49,7 @@ def test_a_group_may_be_larger_than_a_message(
 def commit(server: Server, version: int) -> int | None:
     """The error code; None if the connection was closed."""
     topic, group = f"t-{uuid.uuid4().hex}", f"g-{uuid.uuid4().hex}"
-    await_coordinator(server.address)
+    await_coordinator(server.address, group)
     # Waits for the partition's leader: Kafka answers CreateTopics before its brokers know the topic.
     ConfluentClient().create_topic(server.bootstrap, topic, 1)
     with WireClient(server.address) as client:

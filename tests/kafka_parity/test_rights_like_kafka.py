@@ -79,7 +79,6 @@ from holdfast.wire.apis.update_features import FeatureUpdateKey, UpdateFeaturesR
 from holdfast.wire.error_codes import ErrorCode
 from tests.broker.secured_broker import PASSWORDS, SecuredBroker, authenticate
 from tests.broker.wire_client import WireClient, batch
-from tests.holdfast_client.secured_apache_kafka import free_ports
 from tests.support.apache_kafka import HOST, NODE_ID, ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.quick_brokers import QUICK
@@ -102,6 +101,8 @@ RIGHTS = [
 TOPICS = ["t-read", "t-write", "t-describe", "t-all", "t-all-but-one", "t-configs", "t-hidden"]
 GROUPS = ["g-read", "g-describe", "g-delete", "g-hidden"]
 ABSENT = ["t-hidden-absent", "t-all-absent"]
+TIMEOUT_MS = 30_000
+"""For requests that Kafka forwards to its controller: no answer depends on it, and a busy one may need seconds."""
 
 
 class AuthorizingKafka(ApacheKafka):
@@ -111,7 +112,7 @@ class AuthorizingKafka(ApacheKafka):
 
     def _write_properties(self) -> None:
         port, controller_port = self._ports or (0, 0)
-        (self.secured,) = free_ports(1)
+        (self.secured,) = self._further_ports(1)
         users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
         guarded = f"GUARDED://{HOST}:{self.secured}"
         self._overrides |= {
@@ -153,7 +154,7 @@ def alices(
         seen = MetadataRequest([MetadataRequestTopic(name="t-read")])
         eventually(lambda: clients["kafka"].ask(seen, 9).topics[0].error_code != 29, "Kafka knows the rights")
         # Its controller has an authorizer of its own, which may hear of them later.
-        made = CreateTopicsRequest([CreatableTopic("t-all-absent", 1, 1)], 5000, True)
+        made = CreateTopicsRequest([CreatableTopic("t-all-absent", 1, 1)], TIMEOUT_MS, True)
         eventually(lambda: clients["kafka"].ask(made, 7).topics[0].error_code != 29, "its controller knows them")
         see = DescribeLogDirsRequest(None)
         eventually(lambda: clients["kafka as bob"].ask(see, 5).error_code == 0, "Kafka knows what bob may do")
@@ -255,13 +256,19 @@ REQUESTS: list[tuple[str, Any, int]] = [
         2,
     ),
     ("producer id", InitProducerIdRequest(None, 1000), 4),
-    ("create topics", CreateTopicsRequest(of_each(lambda n: CreatableTopic(n, 1, 1), TOPICS + ABSENT), 5000, True), 7),
+    (
+        "create topics",
+        CreateTopicsRequest(of_each(lambda n: CreatableTopic(n, 1, 1), TOPICS + ABSENT), TIMEOUT_MS, True),
+        7,
+    ),
     (
         "create partitions",
-        CreatePartitionsRequest(of_each(lambda n: CreatePartitionsTopic(n, 3, None), TOPICS + ABSENT), 5000, True),
+        CreatePartitionsRequest(
+            of_each(lambda n: CreatePartitionsTopic(n, 3, None), TOPICS + ABSENT), TIMEOUT_MS, True
+        ),
         3,
     ),
-    ("delete topics", DeleteTopicsRequest(topic_names=ABSENT, timeout_ms=5000), 5),
+    ("delete topics", DeleteTopicsRequest(topic_names=ABSENT, timeout_ms=TIMEOUT_MS), 5),
     (
         "describe configs",
         DescribeConfigsRequest(of_each(lambda n: DescribeConfigsResource(2, n, ["retention.ms"]), TOPICS + ABSENT)),
@@ -338,26 +345,26 @@ REQUESTS: list[tuple[str, Any, int]] = [
     *((f"log directories, v{version}", DescribeLogDirsRequest(None), version) for version in (2, 5)),
     (
         "list reassignments",
-        ListPartitionReassignmentsRequest(1000, of_each(lambda n: ListPartitionReassignmentsTopics(n, [0, 5]))),
+        ListPartitionReassignmentsRequest(TIMEOUT_MS, of_each(lambda n: ListPartitionReassignmentsTopics(n, [0, 5]))),
         0,
     ),
-    ("list all reassignments", ListPartitionReassignmentsRequest(1000, None), 0),
+    ("list all reassignments", ListPartitionReassignmentsRequest(TIMEOUT_MS, None), 0),
     (
         "alter reassignments",
         AlterPartitionReassignmentsRequest(
-            1000, True, of_each(lambda n: ReassignableTopic(n, [ReassignablePartition(0, [1])]))
+            TIMEOUT_MS, True, of_each(lambda n: ReassignableTopic(n, [ReassignablePartition(0, [1])]))
         ),
         1,
     ),
     *(
         (
             f"elect leaders, v{version}",
-            ElectLeadersRequest(0, of_each(lambda n: TopicPartitions(n, [0])), 1000),
+            ElectLeadersRequest(0, of_each(lambda n: TopicPartitions(n, [0])), TIMEOUT_MS),
             version,
         )
         for version in (0, 2)
     ),
-    ("elect all leaders", ElectLeadersRequest(0, None, 1000), 2),
+    ("elect all leaders", ElectLeadersRequest(0, None, TIMEOUT_MS), 2),
     (
         "producers",
         DescribeProducersRequest(of_each(lambda n: ProducersOf(n, [0, 5]), [*TOPICS, *ABSENT, "a b"])),
@@ -370,7 +377,7 @@ REQUESTS: list[tuple[str, Any, int]] = [
     ),
     *((f"config resources, v{version}", ListConfigResourcesRequest(), version) for version in (0, 1)),
     *(
-        (f"update features, v{version}", UpdateFeaturesRequest(1000, [FeatureUpdateKey("nope", 1)]), version)
+        (f"update features, v{version}", UpdateFeaturesRequest(TIMEOUT_MS, [FeatureUpdateKey("nope", 1)]), version)
         for version in (0, 2)
     ),
     ("describe ACLs", DescribeAclsRequest(1, None, 1, None, None, 1, 1), 3),

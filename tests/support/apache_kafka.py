@@ -37,7 +37,7 @@ JVM_OPTIONS = (
 _START_TIMEOUT_S = 90
 _PROBE_TIMEOUT_S = 5  # a starting broker accepts connections before it answers on them
 _STOP_TIMEOUT_S = 90
-_START_ATTEMPTS = 3  # the port of a further listener may be taken by the time the JVM binds it
+_START_ATTEMPTS = 3  # a held port may still be taken by a process that asks for exactly this one
 _POLL_INTERVAL_S = 0.02
 _LOG_TAIL_LINES = 25
 
@@ -94,14 +94,16 @@ class ApacheKafka:
             self._release_ports()
             self._held = [held_port(), held_port()]
             self._ports = self._held[0].getsockname()[1], self._held[1].getsockname()[1]
+            already_logged = len(self._log_text())
             try:
                 self._write_properties()
                 self._format_storage()
                 self._launch()
                 return
-            except ApacheKafkaFailed as failure:
+            except ApacheKafkaFailed:
                 self._ports = None  # never was up: the next start formats again
-                if attempt == _START_ATTEMPTS or "Address already in use" not in str(failure):
+                # Not only in the last lines, which the failure shows: a shutdown logs many after it.
+                if attempt == _START_ATTEMPTS or "Address already in use" not in self._log_text()[already_logged:]:
                     raise
 
     def stop(self) -> None:
@@ -143,6 +145,12 @@ class ApacheKafka:
         for held in self._held:
             held.close()
         self._held = []
+
+    def _further_ports(self, count: int) -> list[int]:
+        """For listeners that a subclass adds in `_write_properties`; held like the other two."""
+        held = [held_port() for _ in range(count)]
+        self._held += held
+        return [one.getsockname()[1] for one in held]
 
     @property
     def _properties_path(self) -> Path:
@@ -214,8 +222,11 @@ class ApacheKafka:
             self._process = None
 
     def _failed(self, what: str) -> ApacheKafkaFailed:
-        lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
+        lines = self._log_text().splitlines()
         return ApacheKafkaFailed("\n".join([f"{what}; its log ends with:", *lines[-_LOG_TAIL_LINES:]]))
+
+    def _log_text(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def _remove_directory(self) -> None:
         if self._directory_is_ours:

@@ -67,9 +67,17 @@ class WatchedBroker:
     # -- watching ------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def watch(self) -> Iterator[Callable[[], float]]:
-        """Within it, a function that says how many seconds the longest round so far has worked."""
-        self.call(self._begin)
+    def watch(self, after: Callable[[], object] = lambda: None) -> Iterator[Callable[[], float]]:
+        """Within it, a function that says how many seconds the longest round so far has worked.
+
+        The watch begins right after the call of `after`, in the same round: it misses nothing that this causes.
+        """
+
+        def begin() -> None:
+            after()
+            self._begin()
+
+        self.call(begin)
         try:
             yield lambda: self.call(lambda: self._longest)
         finally:

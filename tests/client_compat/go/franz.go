@@ -34,6 +34,9 @@ func (franzClient) produce(c call) error {
 		kgo.SeedBrokers(c.Bootstrap), kgo.AllowAutoTopicCreation(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		// It asks again for a topic that is being created after five seconds, unless it is configured otherwise.
 		kgo.MetadataMinAge(100 * time.Millisecond),
+		// A busy Kafka may take longer to create the topic than the four failures that a record survives by default.
+		// The context ends the attempts.
+		kgo.UnknownTopicRetries(-1),
 	}
 	if codec, given := franzCodecs[c.Compression]; given {
 		options = append(options, kgo.ProducerBatchCompression(codec))

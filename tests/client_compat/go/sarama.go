@@ -21,6 +21,9 @@ func saramaConfig() *sarama.Config {
 	config := sarama.NewConfig()
 	config.ClientID = "sarama"
 	config.Version = sarama.MaxVersion
+	// A busy Kafka may take longer to create a topic than three retries and three seconds, the defaults.
+	config.Metadata.Retry.Max, config.Producer.Retry.Max = 100, 100
+	config.Admin.Timeout = 30 * time.Second
 	return config
 }
 

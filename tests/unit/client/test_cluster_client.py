@@ -104,8 +104,8 @@ def test_when_none_answers_one_exception_names_each_address_and_what_failed_ther
     ):
         began = time.monotonic()
         with pytest.raises(ConnectionFailed) as raised:
-            client.metadata((), within(0.6))
-        assert time.monotonic() - began < 5
+            client.metadata((), within(3.0))
+        assert time.monotonic() - began < 10
     said = str(raised.value)
     assert said.startswith("no broker can be reached: ")
     assert f"{dead}: cannot connect: Connection refused" in said
@@ -136,9 +136,9 @@ def test_attempts_back_off() -> None:
         peer.request()
 
     with ScriptedServer(closing) as rude:
-        slow = {"reconnect_backoff_s": 0.2, "reconnect_backoff_max_s": 0.2}
+        slow = {"reconnect_backoff_s": 0.7, "reconnect_backoff_max_s": 0.7}
         with network(rude.address, **slow) as client, pytest.raises(ConnectionFailed):
-            client.any(within(0.9))
+            client.any(within(3.0))
         assert 2 <= rude.connections <= 5
 
 
