@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -181,7 +181,7 @@ class Scene:
     newcomer: WireMember
     """A connection that no member was seen on yet."""
     admin: WireMember
-    is_answered: bool
+    is_answered: bool = field(kw_only=True)
     """Whether the table expects a response to the request at once."""
 
     @property
