@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from typing import Final
 
 CLIENT: Final = ("confluent_kafka", "numpy")
-SPARK: Final = (*CLIENT, "pyspark", "pyarrow", "pandas")
+SPARK: Final = (*CLIENT, "pyspark", "pyarrow", "pandas", "deltalake", "obstore")
 """As importable names. The extra `spark` includes the packages of `client`."""
+PLOT: Final = ("matplotlib",)
+_EXTRAS: Final = {"client": CLIENT, "plot": PLOT, "spark": SPARK}
 
 
 class MissingExtra(ImportError):
@@ -36,5 +38,5 @@ def needed_for(what: str, packages: Sequence[str]) -> Iterator[None]:
 
 
 def _sentence(what: str, missing: Sequence[str]) -> str:
-    extra = "client" if set(missing) <= set(CLIENT) else "spark"
+    extra = next(name for name, brings in _EXTRAS.items() if set(missing) <= set(brings))
     return f"{what} needs {', '.join(missing)}: pip install 'holdfast[{extra}]'"
