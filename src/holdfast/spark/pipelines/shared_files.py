@@ -1,12 +1,13 @@
 """Small files at the location of a pipeline that exist completely or not at all, and are created exclusively.
 
-Names are relative to the location, with slashes. On a disk a hard link creates a name exclusively (`durable_files`), and
-in S3 a conditional write does.
+Names are relative to the location, with slashes. A name is created exclusively by a hard link on a disk
+(`durable_files`), and by a conditional write in S3.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.spark.pipelines.location import Location
+
+_MAX_MESSAGE: Final = 300
+_TREE: Final = re.compile(r"\s*(?:\x1b\[\d*m)*↳(?:\x1b\[\d*m)*\s*")
+"""delta-rs shows the causes of an error as a coloured tree."""
 
 
 class SharedFiles(Protocol):
@@ -96,9 +101,6 @@ class S3Files:
             obstore.delete(self._location.store, name)
 
 
-_MAX_MESSAGE: Final = 300
-
-
 @contextlib.contextmanager
 def s3_errors(location: Location) -> Iterator[None]:
     """Errors of the object store as OSError, in one line."""
@@ -111,6 +113,6 @@ def s3_errors(location: Location) -> Iterator[None]:
 
 
 def one_line(message: str) -> str:
-    """The message without the Rust debug output that follows it."""
-    text = " ".join(message.partition("Debug source:")[0].split())
+    """The message of a Rust library, without the debug output that follows it."""
+    text = " ".join(_TREE.sub(": ", message.partition("Debug source:")[0]).split())
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
