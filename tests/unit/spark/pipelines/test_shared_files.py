@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.spark.pipelines.location import Location
 from holdfast.spark.pipelines.shared_files import SharedFiles, open_files
-from tests.support.s3_emulator import S3Emulator, s3_emulator
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Emulator]:
-    with s3_emulator() as emulator:
-        yield emulator
+from tests.support.s3_emulator import S3Emulator
 
 
 @pytest.fixture(params=["disk", "s3"])
