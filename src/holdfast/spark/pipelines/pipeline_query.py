@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.options import REPLAY_DIRECTORY, stream_options
-from holdfast.spark.pipelines.durable_files import Disk, shared_path, spark_path
+from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.errors import QueryFailed, Stopped, Unwritable
+from holdfast.spark.pipelines.location import Location, user_cache
 from holdfast.spark.pipelines.spark_offset_log import last_planned_batch, planned_batch
 from holdfast.spark.replay import read_decision
 from holdfast.spark.starting import await_started
@@ -43,12 +44,11 @@ Done = TypeVar("Done")
 
 
 class PipelineQuery(ABC, Generic[Done]):
-    """Reads the topics of `options`, and stores the result in the directory `path`, which driver and executors
-    share."""
+    """Reads the topics of `options`, and stores the result at `path`, which driver and executors share."""
 
     NAME: ClassVar[str]
     CONTENT_NAME: ClassVar[str]
-    """What the directory contains, for messages: "table", "state"."""
+    """What is stored there, for messages: "table", "state"."""
     CHECKPOINTS: ClassVar[str]
 
     def __init__(
@@ -57,9 +57,11 @@ class PipelineQuery(ABC, Generic[Done]):
         path: str | os.PathLike[str],
         options: Mapping[str, Any],
         checkpoint: str | os.PathLike[str] | None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        """Without a `checkpoint`, a query with an instance id has one in the directory, by that name, and one without
-        an id starts at the offsets of its group. Raises ConfigError."""
+        """Without a `checkpoint`, a query with an instance id has one by that name, in the directory, or below the
+        user's cache if `path` is in an object store. A query without an id starts at the offsets of its group. Raises
+        ConfigError."""
         if type(spark).__module__.startswith("pyspark.sql.connect"):
             raise ConfigError(
                 f"{self.NAME} runs on the driver: give it a session of classic Spark, not one of Spark Connect"
@@ -70,7 +72,7 @@ class PipelineQuery(ABC, Generic[Done]):
         self._options = stream_options(self._source_options)
         self._check()
         self._spark = spark
-        self._path = shared_path(path, self.CONTENT_NAME)
+        self._location = Location.parse(path, self.CONTENT_NAME, storage_options)
         self._checkpoint, self._is_temporary = self._choose_checkpoint(checkpoint)
         self._in_batch = threading.Lock()
         self._stopping = False
@@ -103,10 +105,11 @@ class PipelineQuery(ABC, Generic[Done]):
     def start(self, **trigger: Any) -> Self:
         """`trigger` are the arguments of Spark's `trigger`, e.g. availableNow=True. Without it, each batch starts when
         the previous one ends. Returns when the query is running, so that others can be started."""
-        with io_errors(self._path):
-            Disk().make_directory(self._path)
+        if self._location.is_local:
+            with io_errors(self._location):
+                Disk().make_directory(self._location.path)
         rows = self._prepare(self._spark.readStream.format("holdfast").options(**self._options_of_run()).load())
-        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", spark_path(self._checkpoint))
+        writer = rows.writeStream.foreachBatch(self._batch).option("checkpointLocation", f"file://{self._checkpoint}")
         self.query = (writer.trigger(**trigger) if trigger else writer).start()
         if not await_started(self.query, START_TIMEOUT_S):
             logger.warning("the query is not running after %s s; continuing", START_TIMEOUT_S)
@@ -179,9 +182,14 @@ class PipelineQuery(ABC, Generic[Done]):
 
     def _choose_checkpoint(self, given: str | os.PathLike[str] | None) -> tuple[Path, bool]:
         if given is not None:
-            return shared_path(given, self.CONTENT_NAME), False
+            location = Location.parse(given, "checkpoint")
+            if not location.is_local:
+                raise ConfigError(f"the checkpoint {location} must be a directory: the driver reads its files")
+            return location.path, False
+        if self._instance_id is not None and self._location.is_local:
+            return self._location.path / self.CHECKPOINTS / self._instance_id, False
         if self._instance_id is not None:
-            return self._path / self.CHECKPOINTS / self._instance_id, False
+            return user_cache() / self.NAME / self._location.digest / self._instance_id / "checkpoint", False
         return Path(tempfile.mkdtemp(prefix=f"holdfast-{self.NAME}-")), True
 
     def _new_writer_id(self) -> str:
@@ -197,11 +205,11 @@ class PipelineQuery(ABC, Generic[Done]):
 
 
 @contextlib.contextmanager
-def io_errors(path: Path) -> Iterator[None]:
+def io_errors(path: Path | Location) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unwritable.because(path, error) from error
+        raise Unwritable.because(str(path), error) from error
 
 
 def _spark_error_text(error: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -24,6 +23,7 @@ from holdfast.spark.pipelines.aggregate.aggregate_settings import (
 )
 from holdfast.spark.pipelines.aggregate.state_store import StateStore
 from holdfast.spark.pipelines.aggregate.writer import GRACE_S, Advance, AggregateResult, AggregateWriter
+from holdfast.spark.pipelines.location import user_cache
 from holdfast.spark.pipelines.pipeline_query import MAX_CONCURRENT_PARTITIONS, PipelineQuery, io_errors
 from holdfast.types import TopicPartition
 
@@ -73,7 +73,7 @@ class Aggregate(PipelineQuery[AggregateResult]):
         self._key, self._amount, self._last = key.strip(), amount and amount.strip(), last and last.strip()
         self._on_batch = on_batch
         self._cache, self._is_cache_temporary = self._choose_cache(cache)
-        self._store = StateStore(self._path)
+        self._store = StateStore(self._location.path)
         self._aggregate_writer = AggregateWriter(
             self._store,
             self._new_writer_id(),
@@ -94,7 +94,7 @@ class Aggregate(PipelineQuery[AggregateResult]):
 
     def _prepare(self, rows: DataFrame) -> DataFrame:
         settings = self._settings_for(rows)
-        with io_errors(self._path):
+        with io_errors(self._location):
             self._store.create_or_check_settings(settings)
         self._settings = settings
         return rows.selectExpr(*columns(settings)).selectExpr("*", f"xxhash64({', '.join(settings.identity)}) AS hash")
@@ -139,7 +139,7 @@ class Aggregate(PipelineQuery[AggregateResult]):
         settings = self._settings
 
         def advance(versions: Mapping[TopicPartition, Version]) -> list[Advanced]:
-            places = str(self._path), str(self._cache), self._began_s
+            places = str(self._location), str(self._cache), self._began_s
             work = Work(*places, settings, dict(versions), MAX_CONCURRENT_PARTITIONS, self._keep_us)
             reports = rows.mapInArrow(_on_executor(work), REPORT).collect()
             return [read_report(one.report) for one in reports]
@@ -152,8 +152,7 @@ class Aggregate(PipelineQuery[AggregateResult]):
         if self._instance_id is None:
             where = None if given is None else _create_directory(Path(given))
             return Path(tempfile.mkdtemp(prefix="holdfast-aggregate-cache-", dir=where)), True
-        state = hashlib.sha256(str(self._path).encode()).hexdigest()[:16]
-        home = Path(given) if given is not None else user_cache() / "aggregate" / state
+        home = Path(given) if given is not None else user_cache() / "aggregate" / self._location.digest
         return home.absolute() / self._instance_id, False
 
     def _delete_temporary(self) -> None:
@@ -177,10 +176,6 @@ def columns(settings: AggregateSettings) -> list[str]:
 
 def _bytes(expression: str, kind: str) -> str:
     return f"({expression})" if kind == BINARY else f"CAST(CAST(({expression}) AS STRING) AS BINARY)"
-
-
-def user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast"
 
 
 def _create_directory(directory: Path) -> Path:

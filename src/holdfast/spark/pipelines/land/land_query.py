@@ -46,7 +46,7 @@ class Land(PipelineQuery[LandResult]):
         super().__init__(spark, path, options, checkpoint)
         self._on_batch = on_batch
         self._table_writer = TableWriter(
-            ManifestStore(self._path),
+            ManifestStore(self._location.path),
             self._new_writer_id(),
             fail_on_data_loss=self._options.fail_on_data_loss,
             max_concurrent=MAX_CONCURRENT_PARTITIONS,
@@ -63,10 +63,10 @@ class Land(PipelineQuery[LandResult]):
         from holdfast.spark.pipelines.land.parquet_writer import REPORT
 
         def write(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
-            reports = rows.mapInArrow(_on_executor(str(self._path), dict(floors)), REPORT).collect()
+            reports = rows.mapInArrow(_on_executor(str(self._location), dict(floors)), REPORT).collect()
             for report in reports:
                 if report.problem is not None:
-                    raise Unwritable.because(self._path, OSError(report.errno, report.problem))
+                    raise Unwritable.because(str(self._location), OSError(report.errno, report.problem))
             return [
                 WrittenFile(
                     (one.topic, one.partition),
