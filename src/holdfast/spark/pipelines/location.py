@@ -29,7 +29,7 @@ _OPTIONS: Final = frozenset(
     f"{_OPTION_PREFIX}{name.upper()}"
     for name in (
         *("access_key_id", "secret_access_key", "session_token", "token", "skip_signature", "unsigned_payload"),
-        *("region", "default_region", "endpoint", "endpoint_url", "endpoint_url_s3", "allow_http"),
+        *("region", "default_region", "endpoint", "endpoint_url", "allow_http"),
         *("virtual_hosted_style_request", "s3_express", "request_payer", "conditional_put", "copy_if_not_exists"),
         *("checksum_algorithm", "disable_tagging", "disable_bulk_delete", "server_side_encryption"),
         *("sse_kms_key_id", "sse_bucket_key_enabled", "sse_customer_key_base64"),
