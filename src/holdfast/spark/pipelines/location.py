@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import ConfigError
+from holdfast.extras import check_installed
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -33,7 +34,7 @@ _OPTIONS: Final = frozenset(
         *("virtual_hosted_style_request", "s3_express", "request_payer", "conditional_put", "copy_if_not_exists"),
         *("checksum_algorithm", "disable_tagging", "disable_bulk_delete", "server_side_encryption"),
         *("sse_kms_key_id", "sse_bucket_key_enabled", "sse_customer_key_base64"),
-        *("imdsv1_fallback", "metadata_endpoint", "sts_endpoint", "role_arn", "role_session_name"),
+        *("imdsv1_fallback", "metadata_endpoint", "role_arn", "role_session_name"),
         *("web_identity_token_file", "container_credentials_relative_uri", "container_credentials_full_uri"),
         *("container_authorization_token_file",),
     )
@@ -68,6 +69,7 @@ class Location:
         scheme, separator, rest = given.partition("://")
         if separator and scheme.lower() in _S3:
             bucket, _, prefix = rest.strip("/").partition("/")
+            check_installed(f"a {what} in S3", ["obstore"])
             if not bucket:
                 raise ConfigError(f"{given!r} has no bucket; the path of a {what} looks like s3://bucket/{what}")
             location = cls(f"s3://{bucket}/{prefix}".rstrip("/"), dict(storage_options or {}))
@@ -101,7 +103,10 @@ class Location:
     def store(self) -> S3Store:
         """The object store. Only if it is not local."""
         assert not self.is_local, self.url
-        return _connect(self.url, tuple(sorted(self.storage_options.items())))
+        return self._connect()
+
+    def _connect(self) -> S3Store:
+        return _connected(self.url, tuple(sorted(self.storage_options.items())))
 
     def _check_options(self) -> None:
         from obstore.exceptions import BaseError
@@ -114,7 +119,7 @@ class Location:
                     f"the storage option {name!r} is unknown: the names are those of the environment variables{hint}"
                 )
         try:
-            assert self.store is not None
+            self._connect()
         except BaseError as error:
             reason = str(error).partition("\n")[0]
             raise ConfigError(f"the storage options for {self.url} are not valid: {reason}") from error
@@ -131,7 +136,7 @@ class Location:
 
 
 @lru_cache(maxsize=16)
-def _connect(url: str, options: tuple[tuple[str, str], ...]) -> S3Store:
+def _connected(url: str, options: tuple[tuple[str, str], ...]) -> S3Store:
     """One store of each kind in a process, because it has the open connections."""
     from obstore.store import S3Store
 
