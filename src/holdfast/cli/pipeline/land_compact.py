@@ -27,11 +27,11 @@ def add_command(commands: Commands) -> None:
         run,
         "merge the small files of landed topics",
         ["holdfast pipeline land-compact --path lake", "holdfast pipeline land-compact --path lake --topic orders"],
-        "Merges the files of past dates, and deletes files that no manifest lists after the grace period.\n"
+        "Merges the files of past dates, and deletes files that are not in the table after the grace period.\n"
         "Writers and readers may run at the same time.",
         packages=SPARK,
     )
-    parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the table")
+    parser.add_argument("--path", metavar="PATH", required=True, help="the table: a directory, or s3://bucket/prefix")
     parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="the topic; may be repeated (default: all)")
     parser.add_argument(
         "--before", metavar="DATE", type=_date, help="merge only dates before this one (default: today, UTC)"
@@ -48,7 +48,7 @@ def add_command(commands: Commands) -> None:
         metavar="SECONDS",
         type=seconds,
         default=86_400.0,
-        help="how long replaced files are kept for current readers (default: 86400, a day)",
+        help="how long replaced files are kept for current readers, rounded up to hours (default: 86400, a day)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_spark_options(parser)
@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> int:
         print_json(asdict(done))
     else:
         print(
-            f"{done.merged_files:,} files became {done.into_files:,}; {done.swept_files:,} unlisted files were "
-            f"deleted ({done.swept_bytes / _MIB:,.1f} MiB)"
+            f"{done.merged_files:,} files became {done.into_files:,}; {done.deleted_files:,} files that are not in the "
+            "table were deleted"
         )
     return EXIT_OK
 

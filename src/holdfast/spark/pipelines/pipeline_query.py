@@ -35,8 +35,6 @@ START_TIMEOUT_S: Final = 60.0
 MAX_CONCURRENT_PARTITIONS: Final = 8
 """The number of partitions of a batch that are committed concurrently. Most of that time is spent waiting for the
 device."""
-_DEFAULTS: Final = {"startingOffsets": "earliest"}
-"""Unlike the source: a table or a state is expected to have all records of a topic."""
 
 logger = logging.getLogger("holdfast.spark")
 
@@ -50,6 +48,9 @@ class PipelineQuery(ABC, Generic[Done]):
     CONTENT_NAME: ClassVar[str]
     """What is stored there, for messages: "table", "state"."""
     CHECKPOINTS: ClassVar[str]
+    DEFAULTS: ClassVar[Mapping[str, str]] = {"startingOffsets": "earliest"}
+    """Source options that differ from the defaults of the source. A table or a state is expected to have all records of
+    a topic."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class PipelineQuery(ABC, Generic[Done]):
                 f"{self.NAME} runs on the driver: give it a session of classic Spark, not one of Spark Connect"
             )
         lowered = {name.lower() for name in options}
-        defaults = {name: value for name, value in _DEFAULTS.items() if name.lower() not in lowered}
+        defaults = {name: value for name, value in self.DEFAULTS.items() if name.lower() not in lowered}
         self._source_options = {**defaults, **{name: str(value) for name, value in options.items()}}
         self._options = stream_options(self._source_options)
         self._check()

@@ -1,8 +1,8 @@
 """Files at the location of a pipeline that exist completely or not at all, and are created exclusively.
 
-Names are relative to the location, with slashes. On a disk a hard link creates a name exclusively (`durable_files`),
-and in S3 a conditional write does. Reads in S3 see every write that has ended, so both behave alike. Errors are
-OSErrors with one sentence.
+Names are relative to the location, with slashes. A name is created exclusively by a hard link on a disk
+(`durable_files`), and by a conditional write in S3. Reads in S3 see every write that has ended, so both behave alike.
+Errors are OSErrors with one sentence.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ PIECE: Final = 8 * 1024 * 1024
 """The size of a request for a part of a large file. The client gives a request 30 s."""
 _ATTEMPTS: Final = 5
 _MAX_MESSAGE: Final = 300
+_TREE: Final = re.compile(r"\s*(?:\x1b\[\d*m)*↳(?:\x1b\[\d*m)*\s*")
+"""delta-rs shows the causes of an error as a coloured tree."""
 
 
 class SharedFiles(Protocol):
@@ -291,6 +293,6 @@ def _reason(text: str, location: Location) -> str:
 
 
 def one_line(message: str) -> str:
-    """The message without the Rust debug output that follows it."""
-    text = " ".join(message.partition("Debug source:")[0].split())
+    """The message of a Rust library, without the debug output that follows it."""
+    text = " ".join(_TREE.sub(": ", message.partition("Debug source:")[0]).split())
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.pipelines.errors import Unwritable
-from holdfast.spark.pipelines.land.manifest import DataFile
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
-from holdfast.spark.pipelines.land.writer import LandResult, TableWriter, Write, WrittenFile
-from holdfast.spark.pipelines.pipeline_query import MAX_CONCURRENT_PARTITIONS, PipelineQuery
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.delta_log import DeltaLog
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.land.writer import LandResult, TableWriter, Write
+from holdfast.spark.pipelines.pipeline_query import PipelineQuery
 from holdfast.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
+
+    from holdfast.spark.pipelines.location import Location
 
 
 class LandBatch(NamedTuple):
@@ -26,11 +28,12 @@ class LandBatch(NamedTuple):
 
 
 class Land(PipelineQuery[LandResult]):
-    """Lands the topics of `options`, as a member of their group, in the table at `path`."""
+    """Lands the topics of `options`, as a member of their group, in the Delta table at `path`."""
 
     NAME: ClassVar = "land"
     CONTENT_NAME: ClassVar = "table"
     CHECKPOINTS: ClassVar = "_checkpoints"
+    DEFAULTS: ClassVar = {**PipelineQuery.DEFAULTS, "includeHeaders": "true"}
 
     def __init__(
         self,
@@ -39,18 +42,26 @@ class Land(PipelineQuery[LandResult]):
         options: Mapping[str, Any],
         *,
         checkpoint: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         on_batch: Callable[[LandBatch], None] | None = None,
     ) -> None:
-        """`options` are those of `format("holdfast")`. Without a `checkpoint`, a query with an instance id has one in
-        the table, by that name, and one without an id starts at the offsets of its group. Raises ConfigError."""
-        super().__init__(spark, path, options, checkpoint)
+        """`options` are those of `format("holdfast")`, and `storage_options` those of the object store. Without a
+        `checkpoint`, a query with an instance id has one by that name, in the table, or below the user's cache if the
+        table is in an object store. A query without an id starts at the offsets of its group. Raises ConfigError."""
+        super().__init__(spark, path, options, checkpoint, storage_options)
         self._on_batch = on_batch
+        self._log = DeltaLog(self._location)
         self._table_writer = TableWriter(
-            ManifestStore(self._location.path),
+            self._log,
+            TableFiles(self._location),
             self._new_writer_id(),
             fail_on_data_loss=self._options.fail_on_data_loss,
-            max_concurrent=MAX_CONCURRENT_PARTITIONS,
         )
+
+    def _prepare(self, rows: DataFrame) -> DataFrame:
+        """A table that cannot be landed into, or not be reached, is reported before the query starts."""
+        self._log.ends(())
+        return rows
 
     def _process(self, rows: DataFrame, ranges: Sequence[OffsetRange]) -> LandResult:
         return self._table_writer.land(ranges, self._write_function(rows))
@@ -60,30 +71,25 @@ class Land(PipelineQuery[LandResult]):
             self._on_batch(LandBatch(number, done, seconds))
 
     def _write_function(self, rows: DataFrame) -> Write:
-        from holdfast.spark.pipelines.land.parquet_writer import REPORT
+        from holdfast.spark.pipelines.land.parquet_writer import REPORT, file_of
 
-        def write(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
-            reports = rows.mapInArrow(_on_executor(str(self._location), dict(floors)), REPORT).collect()
-            for report in reports:
-                if report.problem is not None:
-                    raise Unwritable.because(str(self._location), OSError(report.errno, report.problem))
-            return [
-                WrittenFile(
-                    (one.topic, one.partition),
-                    DataFile(one.path, one.date, one.first, one.end, one.rows, one.size_bytes),
-                )
-                for one in reports
-            ]
+        def write(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
+            reports = rows.mapInArrow(_on_executor(self._location, dict(floors)), REPORT).collect()
+            return [file_of(report) for report in reports]
 
         return write
 
+    def _delete_temporary(self) -> None:
+        super()._delete_temporary()
+        self._log.close()
+
 
 def _on_executor(
-    table: str, floors: dict[TopicPartition, int]
+    location: Location, floors: dict[TopicPartition, int]
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def write(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         from holdfast.spark.pipelines.land.parquet_writer import write_rows
 
-        return write_rows(batches, table, floors)
+        return write_rows(batches, location, floors)
 
     return write

@@ -4,78 +4,77 @@ from __future__ import annotations
 
 import contextlib
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import parquet as pq
 
-from holdfast.spark.pipelines.land.manifest import DataFile
-from holdfast.spark.pipelines.land.parquet_writer import OPTIONS, ROW_GROUP_BYTES, open_sink, sync_file
+from holdfast.spark.pipelines.land import parquet_writer
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.parquet_writer import OPTIONS, ROW_GROUP_BYTES, file_path, open_sink, problem_report
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.location import Location
 
-REPORT: Final = (
-    "at INT, path STRING, date STRING, first BIGINT, end BIGINT, rows BIGINT, size_bytes BIGINT, problem STRING,"
-    " errno INT"
-)
-_REPORT: Final = pa.schema(
-    [
-        ("at", pa.int32()),
-        ("path", pa.string()),
-        ("date", pa.string()),
-        ("first", pa.int64()),
-        ("end", pa.int64()),
-        ("rows", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("problem", pa.string()),
-        ("errno", pa.int32()),
-    ]
-)
+REPORT: Final = f"at INT, {parquet_writer.REPORT}"
+_REPORT: Final = pa.schema([("at", pa.int32()), *parquet_writer.REPORT_SCHEMA])
 
 
-def merge_rows(batches: Iterable[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
-    """Rows of `at` and the JSON of a merge; yields rows of `REPORT`."""
+def merge_rows(batches: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.RecordBatch]:
+    """Rows of `at` and the JSON of the files of a merge; yields rows of `REPORT`."""
+    files = TableFiles(location)
     for batch in batches:
         for row in batch.to_pylist():
-            report: dict[str, Any] = dict.fromkeys(_REPORT.names) | {"at": row["at"]}
-            merge = json.loads(row["merge"])
+            report: dict[str, Any] = dict.fromkeys(_REPORT.names)
             try:
-                file = merge_files(Path(table), [DataFile(**one) for one in merge["files"]])
-                report |= {name: getattr(file, name) for name in ("path", "date", "first", "end", "rows", "size_bytes")}
+                merged = merge_files(files, [DataFile(**one) for one in json.loads(row["files"])])
+                report |= asdict(merged)
             except OSError as error:
-                report |= {"problem": error.strerror or str(error), "errno": error.errno}
-            yield pa.RecordBatch.from_pylist([report], _REPORT)
+                report |= problem_report(error)
+            yield pa.RecordBatch.from_pylist([{**report, "at": row["at"]}], _REPORT)
 
 
-def merge_files(table: Path, files: Sequence[DataFile]) -> DataFile:
+def merge_files(files: TableFiles, sources: Sequence[DataFile]) -> DataFile:
     """In the given order, which is that of their offsets."""
-    first = min(file.first for file in files)
-    beside = Path(files[0].path)
-    partition = beside.name.partition("-")[0]
-    path = beside.with_name(f"{partition}-{first:020d}-{uuid.uuid4().hex}.parquet")
-    whole = table / path
+    one = sources[0]
+    first = min(source.first for source in sources)
+    path = file_path(one.topic, one.date, one.partition, first)
+    local = files.local_path(path)
     try:
-        with open_sink(whole) as sink:
-            rows = _copy([table / file.path for file in files], sink)
-        sync_file(whole)
+        with open_sink(local) as sink:
+            rows = _copy(files, sources, sink)
+        size_bytes = files.publish(path, local)
     except OSError:
         with contextlib.suppress(OSError):
-            whole.unlink(missing_ok=True)
+            local.unlink(missing_ok=True)
         raise
-    assert rows == sum(file.rows for file in files), f"{path} has {rows} rows"
-    return DataFile(path.as_posix(), files[0].date, first, max(file.end for file in files), rows, whole.stat().st_size)
+    assert rows == sum(source.rows for source in sources), f"{path} has {rows} rows"
+    return DataFile(
+        path,
+        one.topic,
+        one.partition,
+        one.date,
+        first,
+        max(source.end for source in sources),
+        rows,
+        size_bytes,
+        min(source.min_time_us for source in sources),
+        max(source.max_time_us for source in sources),
+    )
 
 
-def _copy(sources: Sequence[Path], sink: Any) -> int:
-    """With headers if any of the files has them."""
-    schema = pa.unify_schemas([pq.read_schema(source) for source in sources])
-    rows = 0
-    with pq.ParquetWriter(sink, schema, **OPTIONS) as writer:
+def _copy(files: TableFiles, sources: Sequence[DataFile], sink: Any) -> int:
+    """With headers, and with columns of other programs, if any of the files has them."""
+    with contextlib.ExitStack() as stack:
+        paths = [stack.enter_context(files.reading(source.path)) for source in sources]
+        schema = pa.unify_schemas([pq.read_schema(path) for path in paths])
+        rows = 0
+        writer = stack.enter_context(pq.ParquetWriter(sink, schema, **OPTIONS))
         buffered: list[pa.Table] = []
         buffered_bytes = 0
-        for source in sources:
-            with pq.ParquetFile(source) as file:
+        for path in paths:
+            with pq.ParquetFile(path) as file:
                 for number in range(file.num_row_groups):
                     group = _with_columns(file.read_row_group(number), schema)
                     rows += group.num_rows

@@ -1,17 +1,17 @@
 """On the executors: rows of a batch into Parquet files, one for each topic, partition and date.
 
-A file has its final name from the start, because no manifest lists it before it is complete. An error of the disk is
-reported as a row, like the files, so that the user reads one sentence and not the stack trace of a task.
+A file has its final name from the start, because no entry of the table's log lists it before it is complete. An error
+of the disk or the object store is reported as a row, like the files, so that the user reads one sentence and not the
+stack trace of a task.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from datetime import date
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,24 +19,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
-from holdfast.spark.pipelines.land.manifest import DataFile
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.location import Location
 from holdfast.types import TopicPartition
 
 REPORT: Final = (
-    "topic STRING, partition INT, path STRING, date STRING, first BIGINT, end BIGINT, rows BIGINT, size_bytes BIGINT,"
-    " problem STRING, errno INT"
+    "path STRING, topic STRING, partition INT, date STRING, first BIGINT, end BIGINT, rows BIGINT, size_bytes BIGINT, "
+    "min_time_us BIGINT, max_time_us BIGINT, problem STRING, errno INT"
 )
 """The report of a task to the driver: its files, or an error."""
-_REPORT: Final = pa.schema(
+REPORT_SCHEMA: Final = pa.schema(
     [
+        ("path", pa.string()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("path", pa.string()),
         ("date", pa.string()),
         ("first", pa.int64()),
         ("end", pa.int64()),
         ("rows", pa.int64()),
         ("size_bytes", pa.int64()),
+        ("min_time_us", pa.int64()),
+        ("max_time_us", pa.int64()),
         ("problem", pa.string()),
         ("errno", pa.int32()),
     ]
@@ -51,7 +55,7 @@ _LAST_DAY: Final = date.max.toordinal() - _EPOCH
 """Days since 1970. A producer may write any timestamp; those without a date are stored under the nearest one."""
 _UTC: Final = pa.timestamp("us", "UTC")
 OPTIONS: Final[dict[str, Any]] = {
-    "compression": "snappy",
+    "compression": "zstd",
     # Values are rarely equal; offsets and timestamps grow in small steps.
     "use_dictionary": ["key", "partition", "timestampType"],
     "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
@@ -63,24 +67,24 @@ Key = tuple[str, int, int]
 
 
 def write_rows(
-    batches: Iterable[pa.RecordBatch], table: str, floors: Mapping[TopicPartition, int]
+    batches: Iterable[pa.RecordBatch], location: Location, floors: Mapping[TopicPartition, int]
 ) -> Iterator[pa.RecordBatch]:
     """Writes the rows of the partitions in `floors`, from that offset on. Yields rows of `REPORT`."""
-    files = _Files(Path(table))
+    files = _Files(TableFiles(location))
     try:
         for batch in batches:
             for key, rows in split(batch):
                 kept = _rows_from(rows, floors.get(key[:2]))
                 if kept is not None:
                     files.add(key, kept)
-        reports = files.close()
+        reports = [_report(file) for file in files.close()]
     except OSError as error:
         files.abort()
         for _ in batches:  # Spark reports another error if a task does not read its input to the end
             continue
-        reports = [_report(problem=f"{error.strerror or error}", errno=error.errno)]
+        reports = [problem_report(error)]
     if reports:
-        yield pa.RecordBatch.from_pylist(reports, _REPORT)
+        yield pa.RecordBatch.from_pylist(reports, REPORT_SCHEMA)
 
 
 def split(batch: pa.RecordBatch) -> list[tuple[Key, pa.RecordBatch]]:
@@ -116,20 +120,20 @@ def _rows_from(rows: pa.RecordBatch, floor: int | None) -> pa.RecordBatch | None
 class _Files:
     """The files that a task has open."""
 
-    def __init__(self, table: Path) -> None:
-        self._table = table
+    def __init__(self, files: TableFiles) -> None:
+        self._files = files
         self._open: dict[Key, _OpenFile] = {}
 
     def add(self, key: Key, rows: pa.RecordBatch) -> None:
         if key not in self._open:
-            self._open[key] = _OpenFile(self._table, key, rows)
+            self._open[key] = _OpenFile(self._files, key, rows)
         self._open[key].add(rows)
         if sum(one.buffered_bytes for one in self._open.values()) >= MAX_BUFFERED_BYTES:
             for one in self._open.values():
                 one.flush()
 
-    def close(self) -> list[dict[str, Any]]:
-        return [_report(one.close(), key) for key, one in sorted(self._open.items())]
+    def close(self) -> list[DataFile]:
+        return [one.close() for _, one in sorted(self._open.items())]
 
     def abort(self) -> None:
         for one in self._open.values():
@@ -137,20 +141,21 @@ class _Files:
 
 
 class _OpenFile:
-    def __init__(self, table: Path, key: Key, rows: pa.RecordBatch) -> None:
-        topic, partition, day = key
+    def __init__(self, files: TableFiles, key: Key, rows: pa.RecordBatch) -> None:
+        self._topic, self._partition, day = key
         self._date = date.fromordinal(_EPOCH + day).isoformat()
         first = pc.min(rows.column("offset")).as_py()
-        self._path = f"topic={topic}/date={self._date}/{partition}-{first:020d}-{uuid.uuid4().hex}.parquet"
-        self._full_path = table / self._path
+        self._path = file_path(self._topic, self._date, self._partition, first)
+        self._files = files
         self._first: int = first
         self._end: int = first
+        self._min_time_us = self._max_time_us = int(_microseconds(rows)[0])
         self._rows = 0
         self._buffered: list[pa.RecordBatch] = []
         self.buffered_bytes = 0
         self._schema = _file_columns(rows).schema
-        self._full_path.parent.mkdir(parents=True, exist_ok=True)
-        self._sink = open_sink(self._full_path)
+        self._local = files.local_path(self._path)
+        self._sink = open_sink(self._local)
         self._parquet: Any = self._sink  # until there is one
         try:
             self._parquet = pq.ParquetWriter(self._sink, self._schema, **OPTIONS)
@@ -159,9 +164,11 @@ class _OpenFile:
             raise
 
     def add(self, rows: pa.RecordBatch) -> None:
-        offsets = pc.min_max(rows.column("offset"))
+        offsets, times = pc.min_max(rows.column("offset")), _microseconds(rows)
         self._first = min(self._first, offsets["min"].as_py())
         self._end = max(self._end, offsets["max"].as_py() + 1)
+        self._min_time_us = min(self._min_time_us, int(times.min()))
+        self._max_time_us = max(self._max_time_us, int(times.max()))
         self._rows += rows.num_rows
         stored = _file_columns(rows)
         self._buffered.append(stored)
@@ -179,26 +186,32 @@ class _OpenFile:
         self.flush()
         self._parquet.close()
         self._sink.close()
-        sync_file(self._full_path)
-        return DataFile(self._path, self._date, self._first, self._end, self._rows, self._full_path.stat().st_size)
+        return DataFile(
+            self._path,
+            self._topic,
+            self._partition,
+            self._date,
+            self._first,
+            self._end,
+            self._rows,
+            self._files.publish(self._path, self._local),
+            self._min_time_us,
+            self._max_time_us,
+        )
 
     def abort(self) -> None:
         """On a full disk closing fails as well, and the partial file must be deleted."""
-        for end in (self._parquet.close, self._sink.close, self._full_path.unlink):
+        for end in (self._parquet.close, self._sink.close, self._local.unlink):
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
                 end()
 
 
-def open_sink(path: Path) -> Any:
+def file_path(topic: str, day: str, partition: int, first: int) -> str:
+    return f"topic={topic}/date={day}/{partition}-{first:020d}-{uuid.uuid4().hex}.parquet"
+
+
+def open_sink(path: Any) -> Any:
     return pa.OSFile(str(path), "wb")
-
-
-def sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _file_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -208,19 +221,18 @@ def _file_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _report(
-    file: DataFile | None = None, key: Key | None = None, problem: str | None = None, errno: int | None = None
-) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(_REPORT.names)
-    if file is not None and key is not None:
-        row |= {
-            "topic": key[0],
-            "partition": key[1],
-            "path": file.path,
-            "date": file.date,
-            "first": file.first,
-            "end": file.end,
-            "rows": file.rows,
-            "size_bytes": file.size_bytes,
-        }
-    return row | {"problem": problem, "errno": errno}
+def _report(file: DataFile) -> dict[str, Any]:
+    return {**dict.fromkeys(REPORT_SCHEMA.names), **asdict(file)}
+
+
+def problem_report(error: OSError) -> dict[str, Any]:
+    return {**dict.fromkeys(REPORT_SCHEMA.names), "problem": f"{error.strerror or error}", "errno": error.errno}
+
+
+def file_of(report: Any) -> DataFile:
+    """The file of a row of `REPORT`. Raises OSError if the row is an error."""
+    fields = {name: report[name] for name in REPORT_SCHEMA.names}
+    problem, errno = fields.pop("problem"), fields.pop("errno")
+    if problem is not None:
+        raise OSError(errno, problem)
+    return DataFile(**fields)

@@ -1,53 +1,73 @@
 """Merges small files of closed dates, and deletes files that are no longer needed.
 
-The new files are written first. Then one snapshot for each partition replaces the old files with them atomically, so
-readers see either the old or the new files. The old files are kept for the grace period, because readers may still use
-them.
+The new files are written first. Then one commit for each topic replaces the old files with them, so readers see either
+the old or the new files. The commit says that it changes no data, so streams that read the table do not read the
+records again. The old files are kept for the grace period, because readers may still use them.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.spark.pipelines.durable_files import UNFINISHED, shared_path
+from deltalake import CommitProperties, PostCommitHookProperties
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from holdfast.client.errors import ConfigError
+from holdfast.spark.pipelines.durable_files import UNFINISHED
 from holdfast.spark.pipelines.errors import Unwritable
-from holdfast.spark.pipelines.land.manifest import DataFile, Replaced, Snapshot
-from holdfast.spark.pipelines.land.manifest_chain import Chain
-from holdfast.spark.pipelines.land.manifest_store import MANIFESTS, ManifestStore
-from holdfast.spark.pipelines.land.table_reader import chains
+from holdfast.spark.pipelines.land.data_file import PARTITION_COLUMNS, DataFile
+from holdfast.spark.pipelines.land.delta_entry import LOG
+from holdfast.spark.pipelines.land.delta_table import delta_errors, flush_log, schema
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.land.table_reader import existing_table
+from holdfast.spark.pipelines.location import Location
 from holdfast.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
 GRACE_S: Final = 24 * 3600.0
-"""How long a file that no manifest lists is kept: longer than any batch and any query that reads the table."""
+"""How long a file that is not in the table is kept: longer than any batch and any query that reads the table."""
+_HOUR_S: Final = 3600.0
+_MAX_READER_VERSION: Final = 1
+_ATTEMPTS: Final = 20
+"""Each failed attempt means that another compaction has replaced some of the files."""
+
+logger = logging.getLogger("holdfast.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files of one partition and date that become one."""
+    """Files of one partition and date that become one, in the order of their offsets."""
 
-    where: TopicPartition
-    date: str
     files: tuple[DataFile, ...]
+
+    @property
+    def where(self) -> TopicPartition:
+        return self.files[0].where
+
+    @property
+    def topic(self) -> str:
+        return self.files[0].topic
 
 
 @dataclass(slots=True)
 class Compacted:
     merged_files: int = 0
     into_files: int = 0
-    snapshots: int = 0
-    swept_files: int = 0
-    swept_bytes: int = 0
+    commits: int = 0
+    deleted_files: int = 0
 
 
 MergeAll = Callable[[Sequence[Merge]], Sequence[DataFile]]
@@ -62,23 +82,24 @@ def compact(
     before: date | None = None,
     target_bytes: int = TARGET_BYTES,
     grace_s: float = GRACE_S,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Compacted:
     """Dates before `before` (today, UTC) are closed. Writers and readers may run at the same time."""
-    store = ManifestStore(shared_path(path))
+    location = Location.parse(path, "table", storage_options)
 
     def merge_all(merges: Sequence[Merge]) -> list[DataFile]:
-        return merge_with_spark(spark, store.table, merges)
+        return merge_with_spark(spark, location, merges)
 
     try:
-        return Compaction(store, merge_all, before=before, target_bytes=target_bytes, grace_s=grace_s).run(topics)
+        return Compaction(location, merge_all, before=before, target_bytes=target_bytes, grace_s=grace_s).run(topics)
     except OSError as error:
-        raise Unwritable.because(store.table, error) from error
+        raise Unwritable.because(str(location), error) from error
 
 
 class Compaction:
     def __init__(
         self,
-        store: ManifestStore,
+        location: Location,
         merge_all: MergeAll,
         *,
         before: date | None = None,
@@ -86,127 +107,190 @@ class Compaction:
         grace_s: float = GRACE_S,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
+        self._location = location
+        self._files = TableFiles(location)
         self._merge_all = merge_all
         self._before = (before or datetime.fromtimestamp(now_s(), UTC).date()).isoformat()
         self._target_bytes = target_bytes
-        self._grace_ms = int(grace_s * 1000)
+        self._grace_s = grace_s
         self._now_s = now_s
         self._done = Compacted()
 
     def run(self, topics: Sequence[str] | None = None) -> Compacted:
-        found = chains(self._store, topics)
-        merges = [merge for chain in found for merge in merges_of(chain, self._before, self._target_bytes)]
+        table = existing_table(self._location)
+        _check_readable(table, self._location)
+        files = data_files(table)
+        _check_topics(topics, files, self._location)
+        wanted = [file for file in files if topics is None or file.topic in topics]
+        merges = merges_of(wanted, self._before, self._target_bytes)
         merged = dict(zip(merges, self._merge_all(merges), strict=True)) if merges else {}
-        for directory in {(self._store.table / file.path).parent for file in merged.values()}:
-            self._store.disk.sync_directory(directory)
-        for chain in found:
-            of_chain = {merge: file for merge, file in merged.items() if merge.where == chain.where}
-            if of_chain or chain.entries:
-                self._publish(chain, of_chain)
-            self._store.delete_superseded(chain.where)
-        for topic in sorted({chain.where[0] for chain in found}):
-            self._sweep(topic)
+        self._files.make_durable(merged.values())
+        for topic in sorted({merge.topic for merge in merges}):
+            self._exchange({merge: file for merge, file in merged.items() if merge.topic == topic})
+        self._delete_unneeded()
         return self._done
 
-    def _publish(self, chain: Chain, merged: dict[Merge, DataFile]) -> None:
-        old = {file.path for merge in merged for file in merge.files}
-        files = [file for file in chain.files if file.path not in old] + list(merged.values())
-        now_ms = int(self._now_s() * 1000)
-        still = [one for one in chain.replaced if one.at_ms + self._grace_ms > now_ms]
-        snapshot = Snapshot(
-            *chain.where,
-            generation=chain.generation + 1,
-            first=chain.first,
-            end=chain.end,
-            files=tuple(sorted(files, key=lambda file: (file.date, file.first))),
-            lost=chain.lost,
-            replaced=(*still, *(Replaced(path, now_ms) for path in sorted(old))),
-        )
-        assert sum(file.rows for file in snapshot.files) == chain.rows, "a merge has as many rows as its files"
-        if self._store.publish(snapshot):
-            self._done.snapshots += 1
-            self._done.merged_files += len(old)
-            self._done.into_files += len(merged)
+    # -- merges --------------------------------------------------------------------------------------------------------
+
+    def _exchange(self, merged: dict[Merge, DataFile]) -> None:
+        """Commits the merges whose files are all still in the table. Another compaction may have replaced some."""
+        for _ in range(_ATTEMPTS):
+            table = existing_table(self._location)
+            there = set(table.get_add_actions(flatten=True)["path"].to_pylist())
+            still = {merge: file for merge, file in merged.items() if there.issuperset(_paths(merge))}
+            for merge in merged.keys() - still.keys():
+                self._files.remove(merged[merge].path)
+            merged = still
+            if not merged:
+                return
+            if self._commit(table, merged):
+                self._done.commits += 1
+                self._done.merged_files += sum(len(merge.files) for merge in merged)
+                self._done.into_files += len(merged)
+                return
+        logger.warning("other programs change the table faster than its files can be merged; run the command again")
+
+    def _commit(self, table: DeltaTable, merged: Mapping[Merge, DataFile]) -> bool:
+        at_ms = int(self._now_s() * 1000)
+        actions: list[AddAction | RemoveAction] = []
+        for merge, file in merged.items():
+            assert file.rows == sum(one.rows for one in merge.files), "a merge has as many rows as its files"
+            actions.append(AddAction(file.path, file.size_bytes, file.partition_values, at_ms, False, file.stats))
+            actions += [
+                RemoveAction(one.path, False, at_ms, one.size_bytes, one.partition_values) for one in merge.files
+            ]
+        with delta_errors(self._location):
+            try:
+                table.create_write_transaction(
+                    actions,
+                    "append",
+                    schema(),
+                    list(PARTITION_COLUMNS),
+                    commit_properties=CommitProperties(custom_metadata={"command": "holdfast pipeline land-compact"}),
+                    post_commithook_properties=PostCommitHookProperties(False, False),
+                )
+            except CommitFailedError:
+                return False
+            table.update_incremental()
+        if self._location.is_local:
+            flush_log(self._location.path, table.version())
+        return True
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
-    def _sweep(self, topic: str) -> None:
-        """Deletes files that no manifest lists and that are old, or were replaced long ago.
+    def _delete_unneeded(self) -> None:
+        """Deletes files that were replaced, or that no entry has ever listed, after the grace period; and entries of
+        the log that are older than the table's `delta.logRetentionDuration` (30 days)."""
+        hours = math.ceil(self._grace_s / _HOUR_S)
+        table = existing_table(self._location)
+        with delta_errors(self._location):
+            table.create_checkpoint()
+            if self._location.is_local:
+                flush_log(self._location.path, table.version())
+            table.cleanup_metadata()
+            deleted = table.vacuum(
+                hours,
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=True,
+                post_commithook_properties=PostCommitHookProperties(False, False),
+            )
+        self._done.deleted_files += len(deleted) + self._delete_unfinished()
 
-        The files are listed before the manifests are read: files that are committed in between are found in the
-        manifests, and files that a writer has not committed yet are young.
-        """
-        there = self._data_files(topic)
-        listed: set[str] = set()
-        replaced: dict[str, int] = {}
-        for chain in chains(self._store, [topic]):
-            listed |= {file.path for file in chain.files}
-            replaced |= {one.path: one.at_ms for one in chain.replaced}
-        for path in there:
-            name = path.relative_to(self._store.table).as_posix()
-            if name not in listed:
-                self._remove_if_old(path, replaced.get(name))
-        for path in self._unfinished(topic):
-            self._remove_if_old(path, None)
-
-    def _remove_if_old(self, path: Path, replaced_at_ms: int | None) -> None:
-        try:
-            about = path.stat()
-        except FileNotFoundError:
-            return
-        since_ms = about.st_mtime_ns // 1_000_000 if replaced_at_ms is None else replaced_at_ms
-        if since_ms + self._grace_ms <= int(self._now_s() * 1000):
-            self._store.disk.remove(path)
-            self._done.swept_files += 1
-            self._done.swept_bytes += about.st_size
-
-    def _data_files(self, topic: str) -> list[Path]:
-        return sorted((self._store.table / f"topic={topic}").glob("date=*/*.parquet"))
-
-    def _unfinished(self, topic: str) -> list[Path]:
-        return sorted((self._store.table / MANIFESTS / topic).rglob(f"{UNFINISHED}*"))
+    def _delete_unfinished(self) -> int:
+        """Temporary files of entries, by writers that were killed."""
+        if not self._location.is_local:
+            return 0
+        old = [
+            path
+            for path in (self._location.path / LOG).glob(f"{UNFINISHED}*")
+            if path.stat().st_mtime + self._grace_s <= self._now_s()
+        ]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return len(old)
 
 
-def merges_of(chain: Chain, before: str, target_bytes: int) -> list[Merge]:
+def _paths(merge: Merge) -> set[str]:
+    return {file.path for file in merge.files}
+
+
+def _check_readable(table: DeltaTable, location: Location) -> None:
+    """A file with a deletion vector has rows that are not in the table. Raises ConfigError."""
+    if table.protocol().min_reader_version > _MAX_READER_VERSION:
+        raise ConfigError(
+            f"another program has enabled features of {location} that this command does not support: compact the table "
+            "with that program (OPTIMIZE)"
+        )
+
+
+def _check_topics(topics: Sequence[str] | None, files: Sequence[DataFile], location: Location) -> None:
+    known = sorted({file.topic for file in files})
+    for topic in topics or ():
+        if topic not in known:
+            raise ConfigError(f"{location} has no topic {topic!r}; it has {', '.join(known) or 'none'}")
+
+
+def data_files(table: DeltaTable) -> list[DataFile]:
+    """The files of the table that have records of one partition. Other programs may have written others."""
+    import pyarrow as pa
+
+    found: list[DataFile] = []
+    for row in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        one = row.get("min.partition")
+        known = (row.get(f"{what}.{name}") for what in ("min", "max") for name in ("offset", "timestamp"))
+        if one is None or one != row.get("max.partition") or None in known:
+            continue
+        times = row["min.timestamp"], row["max.timestamp"]
+        found.append(
+            DataFile(
+                row["path"],
+                row["partition.topic"],
+                one,
+                row["partition.date"].isoformat(),
+                row["min.offset"],
+                row["max.offset"] + 1,
+                row["num_records"],
+                row["size_bytes"],
+                *(int(moment.timestamp() * 1_000_000) for moment in times),
+            )
+        )
+    return found
+
+
+def merges_of(files: Sequence[DataFile], before: str, target_bytes: int) -> list[Merge]:
     """Neighbouring files of a closed date, merged up to the target size. A file that is large enough stays as it is."""
     merges: list[Merge] = []
-    for day in sorted({file.date for file in chain.files if file.date < before}):
-        small = [file for file in chain.files if file.date == day and file.size_bytes * 2 <= target_bytes]
-        together: list[DataFile] = []
-        size_bytes = 0
-        for file in sorted(small, key=lambda one: one.first):
-            if together and size_bytes + file.size_bytes > target_bytes:
-                merges += [Merge(chain.where, day, tuple(together))] if len(together) > 1 else []
-                together, size_bytes = [], 0
-            together.append(file)
-            size_bytes += file.size_bytes
-        merges += [Merge(chain.where, day, tuple(together))] if len(together) > 1 else []
-    return merges
+    together: list[DataFile] = []
+    size_bytes = 0
+    small = [file for file in files if file.date < before and file.size_bytes * 2 <= target_bytes]
+    for file in sorted(small, key=lambda one: (*one.where, one.date, one.first)):
+        belongs = bool(together) and (together[-1].where, together[-1].date) == (file.where, file.date)
+        if not belongs or size_bytes + file.size_bytes > target_bytes:
+            merges += [Merge(tuple(together))] if len(together) > 1 else []
+            together, size_bytes = [], 0
+        together.append(file)
+        size_bytes += file.size_bytes
+    return merges + ([Merge(tuple(together))] if len(together) > 1 else [])
 
 
-def merge_with_spark(spark: SparkSession, table: Path, merges: Sequence[Merge]) -> list[DataFile]:
+def merge_with_spark(spark: SparkSession, location: Location, merges: Sequence[Merge]) -> list[DataFile]:
     """Each merge is a row, and a task of its own if there are enough cores."""
     import json
 
     from holdfast.spark.pipelines.land.parquet_merge import REPORT
+    from holdfast.spark.pipelines.land.parquet_writer import file_of
 
-    tasks = [(at, json.dumps(asdict(merge))) for at, merge in enumerate(merges)]
-    rows = spark.createDataFrame(tasks, "at INT, merge STRING").repartition(min(len(tasks), 200), "at")
-    reports = rows.mapInArrow(_on_executor(str(table)), REPORT).collect()
-    for report in reports:
-        if report.problem is not None:
-            raise Unwritable.because(table, OSError(report.errno, report.problem))
-    return [
-        DataFile(one.path, one.date, one.first, one.end, one.rows, one.size_bytes)
-        for one in sorted(reports, key=lambda report: report.at)
-    ]
+    tasks = [(at, json.dumps([asdict(file) for file in merge.files])) for at, merge in enumerate(merges)]
+    rows = spark.createDataFrame(tasks, "at INT, files STRING").repartition(min(len(tasks), 200), "at")
+    reports = rows.mapInArrow(_on_executor(location), REPORT).collect()
+    return [file_of(report) for report in sorted(reports, key=lambda report: report.at)]
 
 
-def _on_executor(table: str) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    def merge(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def _on_executor(location: Location) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    def merge(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[Any]:
         from holdfast.spark.pipelines.land.parquet_merge import merge_rows
 
-        return merge_rows(batches, table)
+        return merge_rows(batches, location)
 
     return merge

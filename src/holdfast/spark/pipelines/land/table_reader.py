@@ -1,19 +1,17 @@
-"""The table as a DataFrame: the files that the manifests list."""
+"""The table as a DataFrame, also in a Spark without Delta's own data source."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.durable_files import shared_path, spark_path
-from holdfast.spark.pipelines.land.manifest_chain import Chain
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.spark.pipelines.location import Location
 from holdfast.spark.source import columns
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -22,34 +20,45 @@ def read_landed(
     path: str | os.PathLike[str],
     topics: Sequence[str] | None = None,
     *,
-    include_headers: bool = False,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The columns of the source, and `date`. The current content: records that are landed later are not in it.
+    """The columns of a record, and `date`. The current content: records that are landed later are not in it.
 
-    Conditions on `topic` and `date` skip whole files.
+    Conditions on `topic` and `date` skip whole files. In an object store, Spark needs the package hadoop-aws to read
+    the files, and its own settings for the store.
     """
-    store = ManifestStore(shared_path(path))
-    files = [file.path for chain in chains(store, topics) for file in chain.files]
-    schema = f"{columns(include_headers)}, date DATE"
+    location = Location.parse(path, "table", storage_options)
+    files = [file for file in table_files(location, topics) if topics is None or _topic_of(file) in topics]
+    schema = f"{columns(include_headers=True)}, date DATE"
     if not files:
         return spark.createDataFrame([], schema)
-    reader = spark.read.schema(schema).option("basePath", spark_path(store.table))
-    rows = reader.parquet(*(spark_path(store.table / file) for file in files))
-    return rows.selectExpr(*(f"`{name}`" for name in _names(schema)))
+    reader = spark.read.schema(schema).option("basePath", location.spark_url)
+    rows = reader.parquet(*(f"{location.spark_url}/{file}" for file in files))
+    from holdfast.spark.pipelines.land.delta_table import COLUMNS
+
+    return rows.selectExpr(*(f"`{name}`" for name in COLUMNS))
 
 
-def chains(store: ManifestStore, topics: Sequence[str] | None = None) -> list[Chain]:
-    """The chain of each partition in the table. Raises ConfigError if the table does not exist."""
-    known = store.topics()
-    if not store.table.is_dir():
-        raise ConfigError(f"{store.table}: there is no such table")
+def existing_table(location: Location) -> DeltaTable:
+    """Raises ConfigError if the table does not exist."""
+    from holdfast.spark.pipelines.land.delta_table import open_table
+
+    table = open_table(location)
+    if table is None:
+        raise ConfigError(f"{location}: there is no Delta table")
+    return table
+
+
+def table_files(location: Location, topics: Sequence[str] | None = None) -> list[str]:
+    """The paths of the table's files, relative to it. Raises ConfigError."""
+    table = existing_table(location)
+    paths = table.get_add_actions(flatten=True)["path"].to_pylist()
+    known = sorted({_topic_of(path) for path in paths})
     for topic in topics or ():
         if topic not in known:
-            raise ConfigError(f"{store.table} has no topic {topic!r}; it has {', '.join(known) or 'none'}")
-    every = [where for topic in topics or known for where in store.partitions(topic)]
-    return [chain for where in every if (chain := store.chain(where)) is not None]
+            raise ConfigError(f"{location} has no topic {topic!r}; it has {', '.join(known) or 'none'}")
+    return sorted(paths)
 
 
-def _names(schema: str) -> list[str]:
-    """The columns in the order of the source: Spark puts those that are in the path last."""
-    return [part.split()[0] for part in re.sub(r"<.*>", "", schema).split(", ")]
+def _topic_of(path: str) -> str:
+    return path.partition("/")[0].removeprefix("topic=")
