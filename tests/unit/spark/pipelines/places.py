@@ -17,7 +17,7 @@ from holdfast.spark.pipelines.shared_files import LocalFiles, S3Files, SharedFil
 from tests.support.s3_emulator import S3Emulator
 
 Step = Callable[[str, str], None]
-"""Is told what is done next, and to which path."""
+"""Gets what is done next, and to which path."""
 
 
 def unwatched(_what: str, _path: str) -> None:
