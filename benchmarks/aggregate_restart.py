@@ -14,6 +14,7 @@ from benchmarks.steady import until
 from holdfast.spark.pipelines.aggregate.state_store import StateStore
 from holdfast.spark.pipelines.aggregate.totals_reader import versions_of
 from holdfast.spark.pipelines.aggregate.version import Version
+from holdfast.spark.pipelines.location import Location
 
 PATIENCE_S: Final = 900
 TRIGGER_MS: Final = 200
@@ -95,5 +96,5 @@ def where_it_ends(state: Path) -> str:
 
 
 def _versions(state: Path) -> list[Version]:
-    store = StateStore(state)
+    store = StateStore(Location.parse(state, "state"))
     return versions_of(store)[1] if store.settings() else []

@@ -15,6 +15,7 @@ from holdfast.spark import Aggregate, read_totals
 from holdfast.spark.pipelines.aggregate.aggregate_query import AggregateBatch
 from holdfast.spark.pipelines.aggregate.errors import SettingsMismatch, SumOverflow
 from holdfast.spark.pipelines.errors import Damaged, DataLoss, TooNew, Unwritable
+from holdfast.spark.pipelines.location import Location
 from tests.client_compat.servers import Server
 from tests.groups.topics import committed
 from tests.spark.count_checks import total_ends
@@ -214,7 +215,7 @@ class Sent:
         numbers(self._server, self._topic, range(self._count, self._count + count))
         self._count += count
         whole = dict.fromkeys(range(PARTITIONS), self._count // PARTITIONS)
-        eventually(lambda: total_ends(self._state) == whole, f"{whole} counted")
+        eventually(lambda: total_ends(Location.parse(self._state)) == whole, f"{whole} counted")
 
 
 def test_an_error_is_one_sentence_and_counting_continues_once_it_is_fixed(

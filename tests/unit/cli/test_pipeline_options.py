@@ -8,7 +8,9 @@ import pytest
 
 from holdfast.cli.main import build_parser, main
 from holdfast.cli.pipeline.query_options import source_options, trigger
+from tests.support.s3_emulator import s3_emulator
 from tests.unit.spark.pipelines.aggregate_harness import MINUTE_US, WHOLE, WINDOWED, AggregateHarness, Record
+from tests.unit.spark.pipelines.places import Place, s3_place
 
 AGGREGATE = ["pipeline", "aggregate", "--topic", "orders", "--group", "totals", "--path", "totals"]
 LAND = ["pipeline", "land", "--topic", "orders", "--group", "lake", "--path", "lake"]
@@ -19,7 +21,8 @@ BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
     ("more", "said"),
     [
         ([], "holdfast pipeline land: no broker is named"),
-        ([*BROKER, "--path", "s3a://bucket/lake"], "a table needs a file system with hard links"),
+        ([*BROKER, "--path", "gs://bucket/lake"], "a table needs a directory that driver and executors share, or S3"),
+        ([*BROKER, "--storage", "AWS_REGION=eu-1"], "storage options are for object stores"),
         ([*BROKER, "--option", "subscribes=x"], "did you mean 'subscribe'"),
         ([*BROKER, "--option", "kafka.session.timeout=6s"], "session.timeout"),
         ([*BROKER, "--every", "0"], "'0' is not a number of seconds"),
@@ -84,7 +87,8 @@ def test_a_date_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--path", "s3a://bucket/totals"], "a state needs a file system with hard links"),
+        (["--path", "gs://bucket/totals"], "a state needs a directory that driver and executors share, or S3"),
+        (["--path", "s3://bucket/totals", "--storage", "AWS_REGOIN=eu-1"], "did you mean AWS_REGION?"),
         (["--window", "soon"], "window 'soon' is no length of time like '30 seconds'"),
         (["--keep-windows", "7 days"], "keep_windows '7 days': there are no windows"),
     ],
@@ -97,8 +101,8 @@ def test_a_state_that_cannot_be_is_refused_before_spark_is_started(
     assert said in capsys.readouterr().err
 
 
-def filled(path: Path) -> None:
-    world = AggregateHarness(path, WINDOWED)
+def filled(path: Path, place: Place | None = None) -> None:
+    world = AggregateHarness(path, WINDOWED, place=place)
     world.produce(0, [Record(b"anna", 5, 0, b"five"), Record(b"bert", None, 0, None), Record(b"anna", 6, 1, b"six")])
     world.produce(1, [Record(b"anna", 7, 0, b"x" * 100), Record(None, 1, 0, b"\xff")])
     world.member("one").apply((0, 0, 3), (1, 0, 2))
@@ -114,6 +118,28 @@ def test_totals_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     moments = "1970-01-01T00:00:00+00:00", "1970-01-01T00:00:00.000001+00:00"
     assert " ".join(first.split()) == f"payments 0 anna {moments[0]} 2 11 six {moments[1]} 2"
     assert len(rest) == 2
+
+
+def test_totals_in_s3_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with s3_emulator() as s3:
+        place = s3_place(s3)
+        filled(tmp_path, place)
+        storage = [f"--storage={name}={value}" for name, value in s3.options.items()]
+        show = ["pipeline", "aggregate-show", *storage, "--json", "--path"]
+
+        assert main([*show, str(place.location)]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert {(row["partition"], row["key"]): row["count"] for row in rows} == {
+            (0, "anna"): 2,
+            (0, "bert"): 1,
+            (1, "anna"): 1,
+            (1, None): 1,
+        }
+        assert main([*show, f"{place.location}/none"]) == 2
+        assert "there is no such state" in capsys.readouterr().err
+        assert main([*show, "s3://no-such-bucket/state"]) == 1
+        said = "s3://no-such-bucket/state cannot be read: the bucket no-such-bucket does not exist (NoSuchBucket)\n"
+        assert capsys.readouterr().err.endswith(said)
 
 
 def test_totals_of_a_key_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
             keep_windows=options.keep_windows,
             cache=options.cache,
             checkpoint=options.checkpoint,
+            storage_options=dict(options.storage_options),
             on_batch=on_batch,
         )
         query.start(**trigger(options))

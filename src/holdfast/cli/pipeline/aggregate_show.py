@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.cli.errors import CommandFailed
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json_line, print_table
 from holdfast.cli.parsing import CommaList, whole_number
 from holdfast.cli.parsing import add_command as add
+from holdfast.cli.pipeline.query_options import add_path_options, location
 from holdfast.extras import CLIENT
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def add_command(commands: Commands) -> None:
         "The highest counts come first. The command needs no Spark, and the pipeline may run at the same time.",
         packages=(*CLIENT, "pyarrow"),
     )
-    parser.add_argument("--path", metavar="DIRECTORY", required=True, help="the state")
+    add_path_options(parser, "state")
     parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="the topic; may be repeated (default: all)")
     parser.add_argument("--key", metavar="KEY", help="only this key")
     parser.add_argument(
@@ -50,9 +52,12 @@ def add_command(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    store, settings, versions = _state(options)
-    rows = _rows(options, store, settings, versions)
-    shown = heapq.nlargest(options.limit, rows, key=lambda row: row["count"])
+    try:
+        store, settings, versions = _state(options)
+        rows = _rows(options, store, settings, versions)
+        shown = heapq.nlargest(options.limit, rows, key=lambda row: row["count"])
+    except OSError as error:
+        raise CommandFailed(f"{options.path} cannot be read: {error.strerror}") from error
     if options.json:
         for row in shown:
             print_json_line({name: _text(value) for name, value in row.items()})
@@ -76,9 +81,8 @@ def _note_dropped_windows(versions: Sequence[Version]) -> None:
 def _state(options: argparse.Namespace) -> tuple[StateStore, AggregateSettings, list[Version]]:
     from holdfast.spark.pipelines.aggregate.state_store import StateStore
     from holdfast.spark.pipelines.aggregate.totals_reader import versions_of
-    from holdfast.spark.pipelines.durable_files import shared_path
 
-    store = StateStore(shared_path(options.path, "state"))
+    store = StateStore(location(options, "state"))
     return store, *versions_of(store, options.topic)
 
 

@@ -11,6 +11,7 @@ from holdfast.cli.pipeline.spark_session import add_spark_options
 
 if TYPE_CHECKING:
     from holdfast.cli.signals import GracefulStop
+    from holdfast.spark.pipelines.location import Location
     from holdfast.spark.pipelines.pipeline_query import PipelineQuery
 
 _WAIT_S: Final = 1
@@ -21,14 +22,12 @@ def add_query_options(parser: argparse.ArgumentParser, kept: str, doing: str) ->
     parser.add_argument("--topic", metavar="TOPIC", action=CommaList, required=True, help="the topic; may be repeated")
     parser.add_argument("--group", metavar="GROUP", required=True, help="the group to join")
     parser.add_argument("--instance-id", metavar="ID", help="join as a static member (group.instance.id)")
-    parser.add_argument(
-        "--path", metavar="DIRECTORY", required=True, help=f"the {kept}; on a cluster, a shared directory"
-    )
+    add_path_options(parser, kept)
     parser.add_argument(
         "--checkpoint",
         metavar="DIRECTORY",
-        help=f"Spark's checkpoint (default: with --instance-id, a directory of that name in the {kept}; otherwise "
-        "temporary)",
+        help=f"Spark's checkpoint (default: with --instance-id, a directory of that name in the {kept}, or below "
+        f"~/.cache if the {kept} is in S3; otherwise temporary)",
     )
     parser.add_argument("--once", action="store_true", help=f"{doing} the records that are available now, and exit")
     parser.add_argument(
@@ -52,6 +51,31 @@ def add_query_options(parser: argparse.ArgumentParser, kept: str, doing: str) ->
     add_connection_options(parser, timeout=False)
 
 
+def add_path_options(parser: argparse.ArgumentParser, kept: str) -> None:
+    parser.add_argument(
+        "--path",
+        metavar="PATH",
+        required=True,
+        help=f"the {kept}: a directory, on a cluster a shared one, or s3://bucket/{kept}",
+    )
+    parser.add_argument(
+        "--storage",
+        metavar="NAME=VALUE",
+        dest="storage_options",
+        action="append",
+        default=[],
+        type=name_and_value,
+        help="an option of S3, e.g. AWS_ENDPOINT_URL=https://…, instead of the environment variable of that name; may "
+        "be repeated",
+    )
+
+
+def location(options: argparse.Namespace, kept: str) -> Location:
+    from holdfast.spark.pipelines.location import Location
+
+    return Location.parse(options.path, kept, dict(options.storage_options))
+
+
 def run_until_stopped(query: PipelineQuery[Any], stopping: GracefulStop) -> None:
     while stopping.exit_code is None:
         if query.wait(_WAIT_S):
@@ -62,11 +86,10 @@ def run_until_stopped(query: PipelineQuery[Any], stopping: GracefulStop) -> None
 def validated_source_options(options: argparse.Namespace, kept: str) -> dict[str, Any]:
     """The source options, validated. Called before Spark is started, so that a mistake is reported at once."""
     from holdfast.spark.options import stream_options
-    from holdfast.spark.pipelines.durable_files import shared_path
 
     source = source_options(options)
     stream_options({name: str(value) for name, value in source.items()})
-    shared_path(options.path, kept)
+    location(options, kept)
     return source
 
 

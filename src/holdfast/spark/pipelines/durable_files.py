@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -59,14 +60,6 @@ class Disk:
         except FileNotFoundError:
             return []
 
-    def unfinished(self, directory: Path) -> list[str]:
-        """Temporary names: of files that are being written, or whose writer was killed."""
-        try:
-            with os.scandir(directory) as found:
-                return sorted(one.name for one in found if one.name.startswith(UNFINISHED))
-        except FileNotFoundError:
-            return []
-
     def directories(self, directory: Path) -> list[str]:
         """Sorted; empty if the directory does not exist. Includes names with a leading dot: topics may have one."""
         try:
@@ -74,6 +67,27 @@ class Disk:
                 return sorted(one.name for one in found if one.is_dir())
         except FileNotFoundError:
             return []
+
+    def modified_s(self, directory: Path) -> dict[str, float]:
+        """When each file was written, in seconds since 1970; without the names that `names` leaves out."""
+        return self._modified_s(directory, lambda name: not name.startswith("."))
+
+    def remove_unfinished(self, directory: Path, before_s: float) -> None:
+        """Removes temporary files of writers that were killed. A live writer renames its file right after writing
+        it."""
+        for name, written_s in self._modified_s(directory, lambda name: name.startswith(UNFINISHED)).items():
+            if written_s <= before_s:
+                self.remove(directory / name)
+
+    @staticmethod
+    def _modified_s(directory: Path, wanted: Callable[[str], bool]) -> dict[str, float]:
+        found = {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+            for one in entries:
+                with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+                    if wanted(one.name):
+                        found[one.name] = one.stat().st_mtime
+        return found
 
     def read(self, path: Path) -> bytes | None:
         """None if it does not exist."""

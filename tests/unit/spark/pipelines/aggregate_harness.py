@@ -18,8 +18,9 @@ from holdfast.spark.pipelines.aggregate.task import Advanced, Work, aggregate_ro
 from holdfast.spark.pipelines.aggregate.totals_reader import totals_of, versions_of
 from holdfast.spark.pipelines.aggregate.version import Version
 from holdfast.spark.pipelines.aggregate.writer import Advance, AggregateResult, AggregateWriter
-from holdfast.spark.pipelines.durable_files import Disk
+from holdfast.spark.pipelines.shared_files import SharedFiles
 from holdfast.types import TopicPartition
+from tests.unit.spark.pipelines.places import DiskPlace, Place
 
 TOPIC = "payments"
 MINUTE_US = 60_000_000
@@ -90,11 +91,18 @@ def record_batch(
 
 
 class AggregateHarness:
-    """Topics with records, and one directory for a state; members with caches of their own."""
+    """Topics with records, and one place for a state; members with caches of their own."""
 
-    def __init__(self, directory: Path, settings: AggregateSettings = WHOLE, hash_: Hash = by_key) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: AggregateSettings = WHOLE,
+        hash_: Hash = by_key,
+        *,
+        place: Place | None = None,
+    ) -> None:
         self.directory = directory
-        self.state = directory / "state"
+        self.place = place or DiskPlace(directory / "state")
         self.settings = settings
         self.hash = hash_
         self.topic: dict[int, list[Record]] = {}
@@ -103,11 +111,11 @@ class AggregateHarness:
     def produce(self, partition: int, records: Iterable[Record]) -> None:
         self.topic.setdefault(partition, []).extend(records)
 
-    def store(self, disk: Disk | None = None) -> StateStore:
-        return StateStore(self.state, disk)
+    def store(self, files: SharedFiles | None = None) -> StateStore:
+        return StateStore(self.place.location, files or self.place.files())
 
-    def member(self, name: str, disk: Disk | None = None, **options: Any) -> AggregatingMember:
-        return AggregatingMember(self, name, disk, **options)
+    def member(self, name: str, files: SharedFiles | None = None, **options: Any) -> AggregatingMember:
+        return AggregatingMember(self, name, files or self.place.files(), **options)
 
     def totals(self) -> dict[Identity, tuple[Any, ...]]:
         """All that the state says: count, sum, last value, its time and its offset."""
@@ -145,11 +153,11 @@ def _micros(moment: datetime) -> int:
 class AggregatingMember:
     """One query: what Spark's tasks do is done here."""
 
-    def __init__(self, world: AggregateHarness, name: str, disk: Disk | None = None, **options: Any) -> None:
+    def __init__(self, world: AggregateHarness, name: str, files: SharedFiles, **options: Any) -> None:
         self._harness = world
-        self._disk = disk
+        self._files = files
         self.cache = world.directory / "caches" / name
-        self.store = world.store(disk)
+        self.store = world.store(files)
         self.store.create_or_check_settings(world.settings)
         self._max_concurrent: int = options.get("max_concurrent", 1)
         self._keep_us: int | None = options.pop("keep_us", None)
@@ -164,10 +172,10 @@ class AggregatingMember:
         gone = frozenset(without)
 
         def advance(versions: Mapping[TopicPartition, Version]) -> list[Advanced]:
-            places = str(self._harness.state), str(self.cache), self._harness.began_s
+            places = self._harness.place.location, str(self.cache), self._harness.began_s
             work = Work(*places, self._harness.settings, dict(versions), self._max_concurrent, self._keep_us)
             batches = [batch for one in ranges for batch in self._batches(*one, gone)]
-            reports = [row for batch in aggregate_rows(iter(batches), work, self._disk) for row in batch.to_pylist()]
+            reports = [row for batch in aggregate_rows(iter(batches), work, self._files) for row in batch.to_pylist()]
             return [read_report(row["report"]) for row in reports]
 
         return advance

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -27,13 +27,22 @@ from tests.unit.spark.pipelines.aggregate_harness import (
     Record,
     records_of,
 )
+from tests.unit.spark.pipelines.places import DiskPlace, Place, s3_place
 
 TOPIC_PARTITION = (TOPIC, 0)
 
 
+@pytest.fixture(params=["disk", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return DiskPlace(tmp_path / "state") if request.param == "disk" else s3_place(request.getfixturevalue("s3"))
+
+
+only_on_a_disk = pytest.mark.parametrize("place", ["disk"], indirect=True)
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> AggregateHarness:
-    world = AggregateHarness(tmp_path)
+def world(tmp_path: Path, place: Place) -> AggregateHarness:
+    world = AggregateHarness(tmp_path, place=place)
     for partition in (0, 1):
         world.produce(partition, records_of(range(partition * 1000, partition * 1000 + 100)))
     return world
@@ -46,11 +55,11 @@ def newest(world: AggregateHarness, partition: int = 0) -> Version:
 
 
 def runs_there(world: AggregateHarness) -> set[str]:
-    return {path.name for path in world.state.glob("topics/*/*/runs/*")}
+    return {PurePosixPath(name).name for name in world.place.names("topics/*/runs/*")}
 
 
-def versions_there(world: AggregateHarness) -> list[Path]:
-    return sorted(world.state.glob("topics/*/0/versions/*"))
+def versions_there(world: AggregateHarness) -> list[PurePosixPath]:
+    return [PurePosixPath(name) for name in world.place.names("topics/*/0/versions/*")]
 
 
 def test_batches_follow_each_other(world: AggregateHarness) -> None:
@@ -203,6 +212,7 @@ def test_a_batch_costs_what_it_touches_and_not_what_the_state_has(world: Aggrega
 # -- what can be wrong -------------------------------------------------------------------------------------------------
 
 
+@only_on_a_disk
 def test_a_full_disk_is_one_clear_error_and_the_batch_follows_when_there_is_room(
     world: AggregateHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,38 +246,32 @@ def test_a_cache_without_room_is_the_same_error(world: AggregateHarness) -> None
     assert world.totals() == world.recount((0, 0, 30))
 
 
-def changed(path: Path, content: bytes) -> bytes:
-    before = path.read_bytes()
-    path.write_bytes(content)
-    return before
-
-
 def test_a_truncated_version_is_one_clear_error_and_nothing_is_counted(
     world: AggregateHarness,
 ) -> None:
     world.member("one").apply((0, 0, 30))
-    path = next(world.state.glob("topics/*/0/versions/*"))
-    whole = changed(path, path.read_bytes()[:100])
+    (path,) = world.place.names("topics/*/0/versions/*")
+    whole = world.place.overwrite(path, world.place.read(path)[:100])
 
     with pytest.raises(Damaged, match=r"00000000000000000000\.json is no version of a state .*cut short"):
         world.member("two").apply((0, 30, 60))
 
-    changed(path, whole)
+    world.place.overwrite(path, whole)
     world.member("two").apply((0, 30, 60))
     assert world.totals() == world.recount((0, 0, 60))
 
 
 def test_a_version_of_a_newer_format_is_refused(world: AggregateHarness) -> None:
     world.member("one").apply((0, 0, 30))
-    path = next(world.state.glob("topics/*/0/versions/*"))
-    whole = changed(path, path.read_bytes().replace(b'"format":1', b'"format":2'))
+    (path,) = world.place.names("topics/*/0/versions/*")
+    whole = world.place.overwrite(path, world.place.read(path).replace(b'"format":1', b'"format":2'))
 
     with pytest.raises(TooNew, match="has format 2, and this version of Holdfast knows 1: update it"):
         world.member("two").apply((0, 30, 60))
     with pytest.raises(TooNew):
         world.totals()
 
-    changed(path, whole)
+    world.place.overwrite(path, whole)
     world.member("two").apply((0, 30, 60))
     assert world.totals() == world.recount((0, 0, 60))
 
@@ -275,32 +279,32 @@ def test_a_version_of_a_newer_format_is_refused(world: AggregateHarness) -> None
 @pytest.mark.parametrize("damage", ["short", "changed"])
 def test_a_run_that_was_damaged_is_one_clear_error(world: AggregateHarness, damage: str) -> None:
     world.member("one").apply((0, 0, 30))
-    path = next(world.state.glob("topics/*/0/runs/*"))
-    content = path.read_bytes()
+    (path,) = world.place.names("topics/*/0/runs/*")
+    content = world.place.read(path)
     at = len(content) // 2
     bad = content[:at] if damage == "short" else content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-    whole = changed(path, bad)
+    whole = world.place.overwrite(path, bad)
 
     with pytest.raises(Damaged, match=r"\.arrow is no run of a state"):
         world.member("two").apply((0, 30, 60))
     with pytest.raises(Damaged, match=r"\.arrow is no run of a state"):
         world.totals()
 
-    changed(path, whole)
+    world.place.overwrite(path, whole)
     world.member("two").apply((0, 30, 60))
     assert world.totals() == world.recount((0, 0, 60))
 
 
 def test_a_run_that_is_gone_although_it_counts_is_one_clear_error(world: AggregateHarness) -> None:
     world.member("one").apply((0, 0, 30))
-    path = next(world.state.glob("topics/*/0/runs/*"))
-    whole = path.read_bytes()
-    path.unlink()
+    (path,) = world.place.names("topics/*/0/runs/*")
+    whole = world.place.read(path)
+    world.place.delete(path)
 
     with pytest.raises(Damaged, match=r"\.arrow does not exist: .* the current version lists it"):
         world.member("two").apply((0, 30, 60))
 
-    path.write_bytes(whole)
+    world.place.files().create(path, whole)
     world.member("two").apply((0, 30, 60))
     assert world.totals() == world.recount((0, 0, 60))
 
@@ -328,7 +332,7 @@ def test_a_run_that_is_deleted_before_its_entry_is_not_entered(world: AggregateH
 
     def deleted(versions: Mapping[TopicPartition, Version]) -> list[Advanced]:
         advanced = list(advance(versions))
-        member.store.run_path(TOPIC_PARTITION, advanced[0].runs[0].name).unlink()
+        world.place.delete(member.store.run(TOPIC_PARTITION, advanced[0].runs[0].name).name)
         return advanced
 
     with pytest.raises(Unwritable, match="No such file"):
@@ -378,14 +382,6 @@ def tidying(world: AggregateHarness, name: str = "one") -> AggregatingMember:
     return world.member(name, monotonic_s=lambda: float(next(clock)), grace_s=300)
 
 
-def later(world: AggregateHarness, seconds: float) -> None:
-    """All that is there is so much older."""
-    for path in world.state.rglob("*"):
-        if path.is_file():
-            made_s = path.stat().st_mtime - seconds
-            os.utime(path, (made_s, made_s))
-
-
 def test_what_is_out_of_date_is_deleted_after_the_grace_time_and_not_before(world: AggregateHarness) -> None:
     member = tidying(world)
     for at in range(20):
@@ -393,7 +389,7 @@ def test_what_is_out_of_date_is_deleted_after_the_grace_time_and_not_before(worl
     listed = {run.name for run in newest(world).runs}
     assert len(runs_there(world)) == 20, "the control: they are young"
 
-    later(world, 1000)
+    world.place.later(1000)
     member.apply((0, 20, 21))
 
     there = runs_there(world)
@@ -404,20 +400,21 @@ def test_what_is_out_of_date_is_deleted_after_the_grace_time_and_not_before(worl
     assert world.totals() == world.recount((0, 0, 21))
 
 
+@only_on_a_disk
 def test_what_killed_tasks_left_unfinished_is_deleted_when_it_is_old(world: AggregateHarness) -> None:
     # given a member that was killed before its run had a name, and one before its version had
     member = tidying(world)
     member.apply((0, 0, 1))
-    home = world.state / "topics" / TOPIC / "0"
+    home = world.place.location.path / "topics" / TOPIC / "0"
     left = [home / "runs" / f"{UNFINISHED}1", home / "versions" / f"{UNFINISHED}2"]
     for path in left:
         path.write_bytes(b"half of it")
 
     # when they are as old as a task that is still at work may be, and when they are older
-    later(world, 500)
+    world.place.later(500)
     member.apply((0, 1, 2))
     assert [path.exists() for path in left] == [True, True], "the control"
-    later(world, 500)
+    world.place.later(500)
     member.apply((0, 2, 3))
 
     # then
@@ -433,8 +430,8 @@ def test_cleaning_up_after_the_own_version_was_deleted_changes_nothing(world: Ag
     mine = newest(world)
     for at in range(3, 6):
         member.apply((0, at, at + 1))
-    later(world, 1000)
-    (world.state / "topics" / TOPIC / "0" / "versions" / mine.name).unlink()
+    world.place.later(1000)
+    world.place.delete(f"topics/{TOPIC}/0/versions/{mine.name}")
     there = runs_there(world), versions_there(world)
 
     # when
@@ -449,11 +446,11 @@ def test_cleaning_up_after_the_own_version_was_deleted_changes_nothing(world: Ag
 def test_the_version_before_the_last_can_be_gone_back_to(world: AggregateHarness) -> None:
     member = tidying(world)
     for at in range(0, 20, 5):
-        later(world, 1000)
+        world.place.later(1000)
         member.apply((0, at, at + 5))
     assert [path.stem for path in versions_there(world)] == [f"{10:020d}", f"{15:020d}"]
 
-    versions_there(world)[-1].unlink()  # as the error of a damaged one says
+    world.place.delete(str(versions_there(world)[-1]))  # as the error of a damaged one says
     world.member("two").apply((0, 15, 30))
 
     assert world.totals() == world.recount((0, 0, 30))
@@ -467,18 +464,43 @@ def test_a_writer_whose_version_name_is_free_again_does_not_write_it(world: Aggr
     def away(versions: Mapping[TopicPartition, Version]) -> list[Advanced]:
         advanced = list(advance(versions))
         if versions[TOPIC_PARTITION].end == 0:
-            written = slow.store.run_path(TOPIC_PARTITION, advanced[0].runs[0].name)
+            written = slow.store.run(TOPIC_PARTITION, advanced[0].runs[0].name).name
             fast = tidying(world, "fast")
             for at in range(5):
-                later(world, 1000)
+                world.place.later(1000)
                 fast.apply((0, at, at + 1))
             assert f"{0:020d}" not in [path.stem for path in versions_there(world)], "the control: it is free"
-            assert not written.exists(), "and what it wrote is gone"
+            assert world.place.names(written) == [], "and what it wrote is gone"
             if was_spared:
-                written.write_bytes(b"as if it were not")
+                world.place.files().create(written, b"as if it were not")
         return advanced
 
     done = slow.apply((0, 0, 10), advance=away)
 
     assert (done.records, done.already) == (5, 5)
+    assert world.totals() == world.recount((0, 0, 10))
+
+
+def test_the_run_of_a_slow_batch_is_not_deleted_while_it_can_be_committed(world: AggregateHarness) -> None:
+    # given old versions and a run that a task wrote long ago, on top of the newest one
+    fast, slow = world.member("fast"), world.member("slow")
+    for at in range(3):
+        world.place.later(1000)
+        fast.apply((0, at, at + 1))
+    base = newest(world)
+    advance = slow.advancing((0, 3, 10))
+
+    def slowly(versions: Mapping[TopicPartition, Version]) -> list[Advanced]:
+        advanced = list(advance(versions))
+        world.place.later(5000)
+        # when the writer of the newest version cleans up only now
+        assert len(versions_there(world)) == 3
+        world.store().delete_superseded(base, 300)
+        assert len(versions_there(world)) == 2, "the control: it has deleted what is old"
+        return advanced
+
+    done = slow.apply((0, 3, 10), advance=slowly)
+
+    # then
+    assert (done.records, done.already) == (7, 0)
     assert world.totals() == world.recount((0, 0, 10))

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.client.errors import ConfigError
 from holdfast.spark.pipelines.durable_files import Disk, shared_path
-from tests.unit.spark.pipelines.land_harness import ForgetfulNfs, MortalDisk
+from tests.unit.spark.pipelines.places import ForgetfulNfs, Mortal, WatchedDisk
 
 
 def test_the_first_creation_wins(tmp_path: Path) -> None:
@@ -34,11 +34,11 @@ def test_what_begins_with_a_dot_is_no_name(tmp_path: Path) -> None:
 
 
 def test_a_file_is_synced_before_its_rename_and_the_rename_before_it_counts(tmp_path: Path) -> None:
-    disk = MortalDisk()
+    steps = Mortal()
 
-    disk.create(tmp_path / "new" / "name", b"content")
+    WatchedDisk(steps, with_reads=False).create(tmp_path / "new" / "name", b"content")
 
-    assert [what for what, _ in disk.steps] == [
+    assert [what for what, _ in steps.steps] == [
         "make directory",
         "sync directory",
         "write",
@@ -47,7 +47,7 @@ def test_a_file_is_synced_before_its_rename_and_the_rename_before_it_counts(tmp_
         "remove",
         "sync directory",
     ]
-    assert [name for what, name in disk.steps if what == "sync directory"] == [tmp_path.name, "new"]
+    assert [name for what, name in steps.steps if what == "sync directory"] == [tmp_path.name, "new"]
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from holdfast.spark.pipelines.aggregate.errors import RunMissing
 from holdfast.spark.pipelines.aggregate.run_cache import RunCache
-from holdfast.spark.pipelines.aggregate.run_files import is_whole
+from holdfast.spark.pipelines.aggregate.run_files import StoredRun, is_whole
 from holdfast.spark.pipelines.aggregate.version import RunFile
 from holdfast.spark.pipelines.durable_files import UNFINISHED
 from holdfast.spark.pipelines.errors import Damaged
+from holdfast.spark.pipelines.shared_files import LocalFiles
 
 TOPIC_PARTITION = ("orders", 3)
 CONTENT = b"a run" * 100
@@ -18,10 +19,9 @@ NOW_S = 1_000_000.0
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "shared"
-    path.write_bytes(CONTENT)
-    return path
+def source(tmp_path: Path) -> StoredRun:
+    (tmp_path / "shared").write_bytes(CONTENT)
+    return StoredRun(LocalFiles(tmp_path), "shared")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def run() -> RunFile:
     return RunFile("1-x.arrow", 5, len(CONTENT), google_crc32c.value(CONTENT))
 
 
-def test_a_run_is_loaded_once(tmp_path: Path, source: Path, run: RunFile) -> None:
+def test_a_run_is_loaded_once(tmp_path: Path, source: StoredRun, run: RunFile) -> None:
     cache = RunCache(tmp_path / "cache", NOW_S)
 
     loaded = [cache.load(TOPIC_PARTITION, run, source) for _ in range(2)]
@@ -40,16 +40,16 @@ def test_a_run_is_loaded_once(tmp_path: Path, source: Path, run: RunFile) -> Non
     assert cache.path(TOPIC_PARTITION, run.name).read_bytes() == CONTENT
 
 
-def test_what_was_made_here_is_there(tmp_path: Path, source: Path, run: RunFile) -> None:
+def test_what_was_made_here_is_there(tmp_path: Path, source: StoredRun, run: RunFile) -> None:
     cache = RunCache(tmp_path / "cache", NOW_S)
     cache.put(TOPIC_PARTITION, run.name, CONTENT)
 
-    assert cache.load(TOPIC_PARTITION, run, tmp_path / "not needed") == 0
+    assert cache.load(TOPIC_PARTITION, run, StoredRun(LocalFiles(tmp_path), "not needed")) == 0
 
 
 @pytest.mark.parametrize("bad", [CONTENT[:-1], CONTENT[:-1] + b"?"])
 def test_a_file_of_an_earlier_process_is_checked_and_loaded_again_if_damaged(
-    tmp_path: Path, source: Path, run: RunFile, bad: bytes
+    tmp_path: Path, source: StoredRun, run: RunFile, bad: bytes
 ) -> None:
     cache = RunCache(tmp_path / "cache", NOW_S)
     cache.load(TOPIC_PARTITION, run, source)
@@ -62,7 +62,7 @@ def test_a_file_of_an_earlier_process_is_checked_and_loaded_again_if_damaged(
 
 
 def test_a_file_of_an_earlier_process_is_checked_once(
-    tmp_path: Path, source: Path, run: RunFile, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, source: StoredRun, run: RunFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = RunCache(tmp_path / "cache", NOW_S)
     cache.load(TOPIC_PARTITION, run, source)
@@ -79,8 +79,10 @@ def test_a_file_of_an_earlier_process_is_checked_once(
     assert len(checked) == 1
 
 
-def test_a_shared_run_that_is_damaged_does_not_come_into_the_cache(tmp_path: Path, source: Path, run: RunFile) -> None:
-    source.write_bytes(CONTENT[:50])
+def test_a_shared_run_that_is_damaged_does_not_come_into_the_cache(
+    tmp_path: Path, source: StoredRun, run: RunFile
+) -> None:
+    (tmp_path / "shared").write_bytes(CONTENT[:50])
     cache = RunCache(tmp_path / "cache", NOW_S)
 
     with pytest.raises(Damaged, match="shared is no run of a state"):
@@ -92,7 +94,7 @@ def test_a_shared_run_that_is_damaged_does_not_come_into_the_cache(tmp_path: Pat
 
 def test_a_missing_run_is_reported(tmp_path: Path, run: RunFile) -> None:
     with pytest.raises(RunMissing, match="does not exist: it was superseded"):
-        RunCache(tmp_path / "cache", NOW_S).load(TOPIC_PARTITION, run, tmp_path / "none")
+        RunCache(tmp_path / "cache", NOW_S).load(TOPIC_PARTITION, run, StoredRun(LocalFiles(tmp_path), "none"))
 
 
 def test_runs_of_versions_that_are_over_are_forgotten(tmp_path: Path) -> None:

@@ -13,6 +13,6 @@ key is in several runs of a version, the newest one is valid. A batch therefore 
 changes, not the whole state.
 
 `aggregate_settings` are the expressions, `totals` computes, `run_files` are the files, and `version` lists them;
-`state_store` stores all of that on disk. `task` runs on the executors, with a `run_cache`; `writer` processes one
-batch, and `aggregate_query` is the streaming query around it. `totals_reader` reads the totals.
+`state_store` stores all of that in a directory or in S3. `task` runs on the executors, with a `run_cache`; `writer`
+processes one batch, and `aggregate_query` is the streaming query around it. `totals_reader` reads the totals.
 """

@@ -61,19 +61,20 @@ class Aggregate(PipelineQuery[AggregateResult]):
         keep_windows: str | timedelta | None = None,
         cache: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         grace_s: float = GRACE_S,
         on_batch: Callable[[AggregateBatch], None] | None = None,
     ) -> None:
         """`key`, `amount` and `last` are expressions over the columns of the source. Windows that ended `keep_windows`
         before the newest record of their partition are dropped; by default none are. `cache` is a local directory, by
-        default below the user's cache for a query with an instance id, and temporary for one without. Raises
-        ConfigError."""
+        default below the user's cache for a query with an instance id, and temporary for one without. `storage_options`
+        are for a state in S3. Raises ConfigError."""
         self._window_us, self._keep_us = window_us(window), keep_us(keep_windows, window)
-        super().__init__(spark, path, options, checkpoint)
+        super().__init__(spark, path, options, checkpoint, storage_options)
         self._key, self._amount, self._last = key.strip(), amount and amount.strip(), last and last.strip()
         self._on_batch = on_batch
         self._cache, self._is_cache_temporary = self._choose_cache(cache)
-        self._store = StateStore(self._location.path)
+        self._store = StateStore(self._location)
         self._aggregate_writer = AggregateWriter(
             self._store,
             self._new_writer_id(),
@@ -139,7 +140,7 @@ class Aggregate(PipelineQuery[AggregateResult]):
         settings = self._settings
 
         def advance(versions: Mapping[TopicPartition, Version]) -> list[Advanced]:
-            places = str(self._location), str(self._cache), self._began_s
+            places = self._location, str(self._cache), self._began_s
             work = Work(*places, settings, dict(versions), MAX_CONCURRENT_PARTITIONS, self._keep_us)
             reports = rows.mapInArrow(_on_executor(work), REPORT).collect()
             return [read_report(one.report) for one in reports]
@@ -152,8 +153,10 @@ class Aggregate(PipelineQuery[AggregateResult]):
         if self._instance_id is None:
             where = None if given is None else _create_directory(Path(given))
             return Path(tempfile.mkdtemp(prefix="holdfast-aggregate-cache-", dir=where)), True
-        home = Path(given) if given is not None else user_cache() / "aggregate" / self._location.digest
-        return home.absolute() / self._instance_id, False
+        if given is not None:
+            return Path(given).absolute() / self._instance_id, False
+        home = user_cache() / self.NAME / self._location.digest / self._instance_id
+        return (home if self._location.is_local else home / "runs").absolute(), False  # next to the checkpoint
 
     def _delete_temporary(self) -> None:
         super()._delete_temporary()

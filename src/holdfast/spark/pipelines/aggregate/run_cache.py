@@ -14,7 +14,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from holdfast.spark.pipelines.aggregate.run_files import damaged, is_whole, pieces
+from holdfast.spark.pipelines.aggregate.run_files import StoredRun, damaged, is_whole
 from holdfast.spark.pipelines.aggregate.version import RunFile
 from holdfast.spark.pipelines.durable_files import UNFINISHED
 from holdfast.types import TopicPartition
@@ -27,7 +27,7 @@ class RunCache:
         self._directory = directory
         self._began_s = began_s
 
-    def load(self, where: TopicPartition, run: RunFile, source: Path) -> int:
+    def load(self, where: TopicPartition, run: RunFile, source: StoredRun) -> int:
         """Loads the run from `source` if it is not cached. Returns the number of bytes. Raises Damaged or
         RunMissing."""
         path = self.path(where, run.name)
@@ -35,7 +35,7 @@ class RunCache:
             return 0
         with self._writing(path) as unfinished, unfinished.open("wb") as file:
             crc = 0
-            for piece in pieces(source):
+            for piece in source.pieces():
                 crc = google_crc32c.extend(crc, piece)
                 file.write(piece)
             if (file.tell(), crc) != (run.size_bytes, run.crc32c):

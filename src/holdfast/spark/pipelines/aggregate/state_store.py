@@ -1,4 +1,4 @@
-"""A state on the disk.
+"""A state, in a shared directory or in an object store.
 
     settings.json
     topics/<topic>/<partition>/beginning.json
@@ -11,67 +11,68 @@ for a while, for current readers.
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
 from typing import Final
 
 from holdfast.spark.pipelines.aggregate.aggregate_settings import AggregateSettings, decode_settings, encode_settings
 from holdfast.spark.pipelines.aggregate.errors import SettingsMismatch
+from holdfast.spark.pipelines.aggregate.run_files import StoredRun
 from holdfast.spark.pipelines.aggregate.version import WHAT, Version, decode_version, encode_version, number_of
-from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.errors import Damaged
 from holdfast.spark.pipelines.json_files import Beginning, decode_beginning, encode_beginning
+from holdfast.spark.pipelines.location import Location
+from holdfast.spark.pipelines.shared_files import SharedFiles, open_files
 from holdfast.types import TopicPartition
 
 TOPICS: Final = "topics"
+_SETTINGS: Final = "settings.json"
+_BEGINNING: Final = "beginning.json"
 _ATTEMPTS: Final = 10
 """A version is deleted at the earliest after it has been superseded for the grace period."""
 
 
 class StateStore:
-    def __init__(self, state: Path, disk: Disk | None = None) -> None:
+    def __init__(self, state: Location, files: SharedFiles | None = None) -> None:
         self.state = state
-        self.disk = disk or Disk()
+        self.files = files or open_files(state)
 
     # -- reads ---------------------------------------------------------------------------------------------------------
 
     def settings(self) -> AggregateSettings | None:
         """None if the state does not exist yet."""
-        path = self.state / "settings.json"
-        content = self.disk.read(path)
-        return None if content is None else decode_settings(content, str(path))
+        content = self.files.read(_SETTINGS)
+        return None if content is None else decode_settings(content, self.files.shown(_SETTINGS))
 
     def topics(self) -> list[str]:
-        return self.disk.directories(self.state / TOPICS)
+        return self.files.directories(TOPICS)
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        names = self.disk.names(self.state / TOPICS / topic)
+        names = self.files.names(f"{TOPICS}/{topic}")
         try:
             return [(topic, number) for number in sorted(map(int, names))]
         except ValueError as error:
-            raise Damaged(f"{self.state / TOPICS / topic} has something in it that is no partition") from error
+            shown = self.files.shown(f"{TOPICS}/{topic}")
+            raise Damaged(f"{shown} has something in it that is no partition") from error
 
     def newest(self, where: TopicPartition) -> Version | None:
         """The current version; None if the partition has no beginning yet."""
         for _ in range(_ATTEMPTS):
-            names = self.disk.names(self._versions(where))
+            names = self.files.names(_versions(where))
             if not names:
                 return self._beginning(where)
-            path = self._versions(where) / names[-1]
-            number_of(path.name)
-            content = self.disk.read(path)
-            if content is not None:
-                return decode_version(content, where, str(path))
-        raise Damaged(f"the versions of {self._versions(where)} change faster than they can be read")
+            number_of(names[-1])
+            version = self._read_version(where, names[-1])
+            if version is not None:
+                return version
+        raise Damaged(f"the versions of {self.files.shown(_versions(where))} change faster than they can be read")
 
-    def run_path(self, where: TopicPartition, name: str) -> Path:
-        return self._partition_dir(where) / "runs" / name
+    def run(self, where: TopicPartition, name: str) -> StoredRun:
+        return StoredRun(self.files, f"{_runs(where)}/{name}")
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def create_or_check_settings(self, settings: AggregateSettings) -> None:
         """Creates the state with these settings, or checks that it has them. Raises SettingsMismatch."""
-        if self.disk.create(self.state / "settings.json", encode_settings(settings)):
+        if self.files.create(_SETTINGS, encode_settings(settings)):
             return
         there = self.settings()
         assert there is not None, "they are never deleted"
@@ -84,23 +85,32 @@ class StateStore:
 
     def begin(self, where: TopicPartition, first: int) -> Version:
         """The beginning of the partition: `first`, or that of the writer that created it. It has no totals."""
-        self.disk.create(self._partition_dir(where) / "beginning.json", encode_beginning(Beginning(*where, first)))
+        self.files.create(f"{_partition_dir(where)}/{_BEGINNING}", encode_beginning(Beginning(*where, first)))
         beginning = self._beginning(where)
         assert beginning is not None, "it is never deleted"
         return beginning
+
+    def write_run(self, where: TopicPartition, name: str, content: bytes) -> None:
+        self.files.write(f"{_runs(where)}/{name}", content)
+
+    def refresh_run(self, where: TopicPartition, name: str) -> None:
+        """Called right before a version that lists the run is appended. Raises FileNotFoundError if the run does not
+        exist."""
+        self.files.touch(f"{_runs(where)}/{name}")
 
     def append(self, version: Version) -> bool:
         """False if another writer has committed a version from there. Read the current version again in that case."""
         if self._is_behind(version):
             # The name may be free because this writer was paused until the version of that name was deleted.
             return False
-        created = self.disk.create(self._versions(version.where) / version.name, encode_version(version))
+        created = self.files.create(f"{_versions(version.where)}/{version.name}", encode_version(version))
         # If it is behind now, either another writer has continued from it, or it was too late. Reading again is correct
         # in both cases, and the file is harmless because the highest version is current.
         return created and not self._is_behind(version)
 
     def _is_behind(self, version: Version) -> bool:
-        return any(number_of(name) > version.first for name in self.disk.names(self._versions(version.where)))
+        later = self.files.names(_versions(version.where), after=version.name)
+        return any(number_of(name) > version.first for name in later)
 
     # -- clean-up ------------------------------------------------------------------------------------------------------
 
@@ -109,56 +119,58 @@ class StateStore:
         temporary files of writers that were killed. Returns the number of deleted runs.
 
         Among the remaining versions, the oldest one lists every older run that any of them lists, because a dropped run
-        is never listed again. Therefore only that version is read. Runs that no version lists yet are young: they are
-        touched right before they are committed, and a batch has the grace period between the two. The clock is the file
-        system's, by the time of the newest version, because the clocks of machines may differ.
+        is never listed again. Therefore only that version is read.
+
+        A run that no version lists yet is not deleted while it can still be committed, no matter how long its batch
+        takes. The clock stands still at the time of the newest version. A run that builds on this version or on a later
+        one was written after it, and is not old by that clock. A run that builds on an earlier one cannot be committed,
+        because the name of its version is taken. The clock is the one of the file system, because the clocks of
+        machines may differ. The grace period covers its precision, and the differences between the servers of an object
+        store.
         """
         where = newest.where
-        versions, runs = self._versions(where), self.run_path(where, "")
-        there = self.disk.names(runs)  # before the versions, so that a run committed in between does not look unlisted
-        now_s = self._mtime_s(versions / newest.name)
-        if now_s == math.inf:
+        versions, runs = _versions(where), _runs(where)
+        there = self.files.modified_s(runs)  # before the versions: a run committed in between must not look unlisted
+        written_s = self.files.modified_s(versions)
+        now_s = written_s.get(newest.name)
+        if now_s is None:
             return 0  # it was deleted by a writer far ahead: runs that it does not list may be current
         for directory in (runs, versions):
-            self._remove_unfinished(directory, now_s - 2 * grace_s)
+            self.files.remove_unfinished(directory, now_s - 2 * grace_s)
         # The version before the newest stays in any case: it is the fallback if a damaged one has to be deleted.
-        before = [name for name in self.disk.names(versions) if number_of(name) < newest.first]
-        old = [name for name in before if now_s - self._mtime_s(versions / name) >= grace_s]
-        content = self.disk.read(versions / old[-1]) if old else None
-        if content is None:
+        old = sorted(name for name, at_s in written_s.items() if name < newest.name and now_s - at_s >= grace_s)
+        oldest = self._read_version(where, old[-1]) if old else None
+        if oldest is None:
             return 0  # nothing to delete, or another clean-up is running
-        oldest = decode_version(content, where, str(versions / old[-1]))
-        listed = {run.name for run in (*oldest.runs, *newest.runs)}
         for name in old[:-1]:
-            self.disk.remove(versions / name)
-        unlisted = [one for one in there if one not in listed and now_s - self._mtime_s(runs / one) >= 2 * grace_s]
+            self.files.remove(f"{versions}/{name}")
+        listed = {run.name for run in (*oldest.runs, *newest.runs)}
+        unlisted = [name for name, at_s in there.items() if name not in listed and now_s - at_s >= 2 * grace_s]
         for name in unlisted:
-            self.disk.remove(runs / name)
+            self.files.remove(f"{runs}/{name}")
         return len(unlisted)
 
-    def _remove_unfinished(self, directory: Path, before_s: float) -> None:
-        """Temporary files of writers that were killed. A live writer renames its file right after writing it."""
-        for name in self.disk.unfinished(directory):
-            if self._mtime_s(directory / name) <= before_s:
-                self.disk.remove(directory / name)
-
-    @staticmethod
-    def _mtime_s(path: Path) -> float:
-        try:
-            return path.stat().st_mtime
-        except FileNotFoundError:
-            return math.inf
+    def _read_version(self, where: TopicPartition, name: str) -> Version | None:
+        path = f"{_versions(where)}/{name}"
+        content = self.files.read(path)
+        return None if content is None else decode_version(content, where, self.files.shown(path))
 
     def _beginning(self, where: TopicPartition) -> Version | None:
-        path = self._partition_dir(where) / "beginning.json"
-        content = self.disk.read(path)
+        path = f"{_partition_dir(where)}/{_BEGINNING}"
+        content = self.files.read(path)
         if content is None:
             return None
-        first = decode_beginning(content, where, str(path), WHAT).first
+        first = decode_beginning(content, where, self.files.shown(path), WHAT).first
         return Version(*where, first, first)
 
-    def _partition_dir(self, where: TopicPartition) -> Path:
-        return self.state / TOPICS / where[0] / str(where[1])
 
-    def _versions(self, where: TopicPartition) -> Path:
-        return self._partition_dir(where) / "versions"
+def _partition_dir(where: TopicPartition) -> str:
+    return f"{TOPICS}/{where[0]}/{where[1]}"
+
+
+def _versions(where: TopicPartition) -> str:
+    return f"{_partition_dir(where)}/versions"
+
+
+def _runs(where: TopicPartition) -> str:
+    return f"{_partition_dir(where)}/runs"

@@ -26,7 +26,8 @@ from holdfast.spark.pipelines.aggregate.run_files import encode_run, open_run, r
 from holdfast.spark.pipelines.aggregate.state_store import StateStore
 from holdfast.spark.pipelines.aggregate.totals import Run, TotalsBuilder, advanced, merged, to_merge
 from holdfast.spark.pipelines.aggregate.version import RunFile, Version, run_file
-from holdfast.spark.pipelines.durable_files import Disk
+from holdfast.spark.pipelines.location import Location
+from holdfast.spark.pipelines.shared_files import SharedFiles
 from holdfast.types import TopicPartition
 
 REPORT: Final = "report STRING"
@@ -38,7 +39,7 @@ _REPORT: Final = pa.schema([("report", pa.string())])
 class Work:
     """The input of a task."""
 
-    state: str
+    state: Location
     cache: str
     began_s: float
     settings: AggregateSettings
@@ -64,10 +65,13 @@ class Advanced:
     dropped_before_us: int | None = None
 
 
-def aggregate_rows(batches: Iterable[pa.RecordBatch], work: Work, disk: Disk | None = None) -> Iterator[pa.RecordBatch]:
+def aggregate_rows(
+    batches: Iterable[pa.RecordBatch], work: Work, files: SharedFiles | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yields rows of `REPORT`."""
     try:
-        reports = [asdict(one) for one in _advance_all(_gather(batches, work), work, disk or Disk())]
+        store = StateStore(work.state, files)
+        reports = [asdict(one) for one in _advance_all(_gather(batches, work), work, store)]
     except (OSError, HoldfastError) as error:
         for _ in batches:  # Spark reports another error if a task does not read its input to the end
             continue
@@ -129,18 +133,18 @@ def _rows_from(rows: pa.RecordBatch, floor: int) -> pa.RecordBatch | None:
     return rows if rows.num_rows else None
 
 
-def _advance_all(gathered: Mapping[TopicPartition, TotalsBuilder], work: Work, disk: Disk) -> list[Advanced]:
+def _advance_all(gathered: Mapping[TopicPartition, TotalsBuilder], work: Work, store: StateStore) -> list[Advanced]:
     if work.max_concurrent == 1 or len(gathered) == 1:
-        return [_advance(where, one, work, disk) for where, one in sorted(gathered.items())]
+        return [_advance(where, one, work, store) for where, one in sorted(gathered.items())]
     with ThreadPoolExecutor(work.max_concurrent) as threads:
-        return list(threads.map(lambda item: _advance(item[0], item[1], work, disk), sorted(gathered.items())))
+        return list(threads.map(lambda item: _advance(item[0], item[1], work, store), sorted(gathered.items())))
 
 
-def _advance(where: TopicPartition, gathered: TotalsBuilder, work: Work, disk: Disk) -> Advanced:
+def _advance(where: TopicPartition, gathered: TotalsBuilder, work: Work, store: StateStore) -> Advanced:
     version, settings = work.versions[where], work.settings
-    store, cache = StateStore(Path(work.state), disk), RunCache(Path(work.cache), work.began_s)
+    cache = RunCache(Path(work.cache), work.began_s)
     cache.evict_others(where, {run.name for run in version.runs})
-    loaded_bytes = sum(cache.load(where, run, store.run_path(where, run.name)) for run in version.runs)
+    loaded_bytes = sum(cache.load(where, run, store.run(where, run.name)) for run in version.runs)
     runs: list[Run] = [open_run(cache.path(where, run.name), settings) for run in version.runs]
     table = advanced(gathered.totals(), runs, settings)
     keys = table.num_rows
@@ -152,7 +156,7 @@ def _advance(where: TopicPartition, gathered: TotalsBuilder, work: Work, disk: D
     table = without_dropped(table, before_us)
     name = f"{version.end:020d}-{uuid.uuid4().hex}.arrow"
     content = encode_run(table, settings)
-    disk.create(store.run_path(where, name), content)
+    store.write_run(where, name, content)
     cache.put(where, name, content)
     new = run_file_of(name, table, content)
     return Advanced(where, (new, *version.runs[merge:]), gathered.records, keys, loaded_bytes, len(content), before_us)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.client.errors import ConfigError
 from holdfast.spark.pipelines.aggregate.aggregate_settings import BIGINT, BINARY, STRING, AggregateSettings
 from holdfast.spark.pipelines.aggregate.state_store import StateStore
 from holdfast.spark.pipelines.aggregate.version import Version, run_file
-from holdfast.spark.pipelines.durable_files import shared_path
+from holdfast.spark.pipelines.location import Location
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,18 +22,23 @@ ROWS: Final = 10_000
 """Rows per batch for Spark."""
 
 
-def read_totals(spark: SparkSession, path: str | os.PathLike[str], topics: Sequence[str] | None = None) -> DataFrame:
+def read_totals(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    topics: Sequence[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
     """One row for each topic, partition, key and window. The current state: read it within the grace period.
 
     A key whose records are in several partitions has a row for each.
     """
-    store = StateStore(shared_path(path, "state"))
+    store = StateStore(Location.parse(path, "state", storage_options))
     settings, versions = versions_of(store, topics)
     if not versions:
         return spark.createDataFrame([], schema(settings))
     tasks = [(at, json.dumps(asdict(version))) for at, version in enumerate(versions)]
     rows = spark.createDataFrame(tasks, "at INT, version STRING").repartition(min(len(tasks), 200), "at")
-    return rows.mapInArrow(_on_executor(str(store.state), settings), schema(settings))
+    return rows.mapInArrow(_on_executor(store.state, settings), schema(settings))
 
 
 def versions_of(store: StateStore, topics: Sequence[str] | None = None) -> tuple[AggregateSettings, list[Version]]:
@@ -68,15 +72,9 @@ def totals_of(store: StateStore, settings: AggregateSettings, version: Version) 
     import pyarrow as pa
 
     from holdfast.spark.pipelines.aggregate.expiry import without_dropped
-    from holdfast.spark.pipelines.aggregate.run_files import damaged, is_whole, open_run
     from holdfast.spark.pipelines.aggregate.totals import merged
 
-    tables = []
-    for run in version.runs:
-        path = store.run_path(version.where, run.name)
-        if not is_whole(path, run):
-            raise damaged(path, "it has other bytes than were written")
-        tables.append(open_run(path, settings).table)
+    tables = [store.run(version.where, run.name).load(run, settings).table for run in version.runs]
     rows = merged(tables, settings) if tables else settings.schema.empty_table()
     rows = without_dropped(rows, version.dropped_before_us)
     moments = pa.timestamp("us", "UTC")
@@ -113,10 +111,10 @@ def _readable(value: bytes | None) -> str | None:
 
 
 def _on_executor(
-    state: str, settings: AggregateSettings
+    state: Location, settings: AggregateSettings
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        store = StateStore(Path(state))
+        store = StateStore(state)
         for batch in batches:
             for line in batch.column("version").to_pylist():
                 fields = json.loads(line)

@@ -91,7 +91,7 @@ class AggregateWriter:
                     done.loaded_bytes += sum(one.loaded_bytes for one in advanced.values())
                     pending = self._commit_versions(pending, advanced, done)
         except OSError as error:
-            raise Unwritable.because(self._store.state, error) from error
+            raise Unwritable.because(str(self._store.state), error) from error
         return done
 
     # -- remaining ranges ----------------------------------------------------------------------------------------------
@@ -189,10 +189,10 @@ class AggregateWriter:
             done.written_bytes += advanced.written_bytes
 
     def _refresh_run(self, base: Version, advanced: Advanced | None) -> bool:
-        """Touches the run: the clean-up deletes old runs that no version lists, and the batch may have taken long."""
+        """False if the run does not exist because another writer has continued and deleted it."""
         if advanced is not None:
             try:
-                self._store.disk.touch(self._store.run_path(base.where, advanced.runs[0].name))
+                self._store.refresh_run(base.where, advanced.runs[0].name)
             except FileNotFoundError:
                 if self._store.newest(base.where) == base:
                     raise
