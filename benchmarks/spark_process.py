@@ -30,13 +30,16 @@ def reported(versions: dict[str, str]) -> str:
 class SparkProcess:
     """One application with one session for several measurements, because Java is faster when it is warm."""
 
-    def __init__(self, cores: int, *, own_source: bool) -> None:
-        """`own_source`: with the jars of Spark's own Kafka source."""
-        jars = run_script("spark-kafka-ensure") if own_source else None
+    def __init__(self, cores: int, *, own_source: bool, with_delta: bool = False) -> None:
+        """`own_source`: with the jars of Spark's own Kafka source. `with_delta`: with Delta's own data source, in the
+        newest Spark for which there is one."""
+        jars = [run_script("spark-kafka-ensure")] if own_source else []
+        jars += [run_script("spark-delta-ensure")] if with_delta else []
+        python = run_script("spark-oldest-ensure") if with_delta else sys.executable
         self.versions: dict[str, str] = {}
         self._log = tempfile.NamedTemporaryFile(prefix="spark-", suffix=".log")  # noqa: SIM115 - closed at exit
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.spark_session", json.dumps({"cores": cores, "jars": jars})],
+            [python, "-m", "benchmarks.spark_session", json.dumps({"cores": cores, "jars": jars})],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -213,11 +213,12 @@ def _worker_thread(name: str) -> str:
     return "librdkafka" if name.startswith("rdk:") else "python"
 
 
-def _own_source(jars: Path | None) -> dict[str, str]:
-    if jars is None:
-        return {}
-    (jar,) = jars.glob("spark-sql-kafka-*.jar")
-    return {"its own Kafka source": jar.stem.rpartition("-")[2]}
+_NAMED: Final = {"spark-sql-kafka-*.jar": "its own Kafka source", "delta-spark_*.jar": "delta-spark"}
+
+
+def _versions(jars: Sequence[Path]) -> dict[str, str]:
+    found = [(name, jar) for pattern, name in _NAMED.items() for path in jars for jar in path.glob(pattern)]
+    return {name: jar.stem.rpartition("-")[2] for name, jar in found}
 
 
 COMMANDS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
@@ -234,14 +235,14 @@ def main(options: dict[str, Any]) -> None:
     # Output of Java must not be mixed with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    jars = Path(options["jars"]) if options["jars"] else None
+    jars = [Path(path) for path in options["jars"]]
     spark = session(options["cores"], jars)
 
     def answer(figures: dict[str, Any]) -> None:
         answers.write(json.dumps(figures) + "\n")
         answers.flush()
 
-    answer({"Spark": spark.version, **_own_source(jars)})
+    answer({"Spark": spark.version, **_versions(jars)})
     for line in sys.stdin:
         asked = json.loads(line)
         answer(COMMANDS[asked.pop("command")](spark, **asked))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,16 +31,26 @@ SETTINGS: Final = {
 }
 
 
-def session(cores: int, jars: Path | None = None) -> SparkSession:
+DELTA_SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+"""As many partitions of the table's state as cores; Delta's default, 50, is for large clusters."""
+
+
+def session(cores: int, jars: Sequence[Path] = ()) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(Path(run_script("java-ensure")).parent.parent)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{cores}]").appName("holdfast-bench")
-    for name, value in SETTINGS.items():
+    found = sorted(str(jar) for path in jars for jar in path.glob("*.jar"))
+    with_delta = any("delta-spark" in jar for jar in found)
+    for name, value in {**SETTINGS, **(DELTA_SETTINGS if with_delta else {})}.items():
         builder = builder.config(name, value)
-    if jars is not None:
-        builder = builder.config("spark.jars", ",".join(sorted(map(str, jars.glob("*.jar")))))
+    if found:
+        builder = builder.config("spark.jars", ",".join(found))
     return builder.getOrCreate()
 
 

@@ -19,6 +19,7 @@ def main(options: dict[str, Any]) -> None:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -62,8 +62,8 @@ def remembered(worker_mib: list[float]) -> Result:
     return Result(spark_memory.NAME, settings, [Row(spark_memory.SERIES, HOLDFAST, 1, figures)])
 
 
-def landed(with_manifests: float, bare: float) -> Result:
-    rates = {LAND: with_manifests, BARE: bare, BARE_BY_DATE: bare}
+def landed(delta: float, bare: float) -> Result:
+    rates = {LAND: delta, BARE: bare, BARE_BY_DATE: bare}
     rows = [Row(spark_land.SERIES, way, 1, {"rows_per_s": rate}) for way, rate in rates.items()]
     settings = {"records": 10, "shape": "100 B", "per_batch": 5, "cores": 2, "versions": VERSIONS}
     return Result(spark_land.NAME, settings, rows)
@@ -102,7 +102,7 @@ def test_a_member_with_state_loads_nothing_and_is_soon_back(
 
 
 @pytest.mark.parametrize(("ours", "met"), [(80.0, True), (79.0, False)])
-def test_landing_with_manifests_is_nearly_as_fast_as_without(ours: float, met: bool) -> None:
+def test_landing_into_delta_is_nearly_as_fast_as_parquet_alone(ours: float, met: bool) -> None:
     result = landed(ours, 100.0)
 
     assert [one.met for one in spark_land.verdicts(result)] == [met]

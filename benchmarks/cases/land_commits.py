@@ -1,0 +1,121 @@
+"""The time of a commit to the Delta table of `land`, in tables of different sizes, on a disk and in S3."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.land_table import PARTITIONS, DeltaRsCommits, HoldfastCommits, batch, table_with
+from benchmarks.measure import HOLDFAST, Plan, Result, Row, alternating, per_million, spread
+from benchmarks.tables import Target, Verdict, figure, paragraph, table
+from holdfast.spark.pipelines.location import Location
+from tests.support.s3_emulator import S3Emulator, s3_emulator
+
+NAME: Final = "land-commits"
+DELTA_RS: Final = "delta-rs"
+WAYS: Final[dict[str, Callable[[Location], HoldfastCommits | DeltaRsCommits]]] = {
+    HOLDFAST: HoldfastCommits,
+    DELTA_RS: DeltaRsCommits,
+}
+DISK: Final = "disk"
+S3: Final = "S3 emulator"
+TARGET: Final = Target("at most", 200, " ms")
+LARGE: Final = 10_000
+"""Commits in the log of the large table."""
+
+
+def run(plan: Plan) -> Result:
+    large = plan.pick(full=LARGE, quick=100)
+    commits = plan.pick(full=40, quick=3)
+    rows: list[Row] = []
+    with s3_emulator() as s3:
+        for store, before in ((DISK, 0), (DISK, large), (S3, 0), (S3, large)):
+            series = series_of(store, before)
+            for number in range(plan.rounds + 1):
+                for way in alternating(tuple(WAYS), number):
+                    with plan.attempt(series, way, number), _table(store, s3) as location:
+                        table_with(location, before)
+                        figures = _measure(way, location, before, commits)
+                        if number:
+                            rows.append(Row(series, way, number, figures))
+    return Result(NAME, {"partitions": PARTITIONS, "commits": commits, "large": large}, rows)
+
+
+def series_of(store: str, before: int) -> str:
+    return f"{store}, {before:,} commits in the log"
+
+
+@contextlib.contextmanager
+def _table(store: str, s3: S3Emulator) -> Iterator[Location]:
+    if store == S3:
+        yield Location.parse(f"s3://{s3.new_bucket()}/lake", "table", s3.options)
+        return
+    with tempfile.TemporaryDirectory(prefix="land-commits-") as directory:
+        yield Location.parse(Path(directory) / "lake")
+
+
+def _measure(way: str, location: Location, before: int, commits: int) -> dict[str, float]:
+    began = time.perf_counter()
+    writer = WAYS[way](location)
+    opened_s = time.perf_counter() - began
+    times, cpu_s = [], 0.0
+    for number in range(before, before + commits):
+        entry = batch(number)
+        cpu, began = time.process_time(), time.perf_counter()
+        writer.commit(entry)
+        times.append((time.perf_counter() - began) * 1000)
+        cpu_s += time.process_time() - cpu
+    writer.close()
+    return {
+        "open_ms": opened_s * 1000,
+        "commit_p50_ms": statistics.median(times),
+        "commit_max_ms": max(times),
+        "cpu_per_million": per_million(cpu_s, commits),
+    }
+
+
+def _all_series(result: Result) -> list[str]:
+    large = result.settings["large"]
+    return [series_of(store, before) for store in (DISK, S3) for before in (0, large)]
+
+
+def section(result: Result) -> list[str]:
+    head = ("table", "committed by", "open, ms", "commit, ms (median)", "commit, ms (highest)", "CPU ms per commit")
+    rows = [
+        (
+            series,
+            "Holdfast" if way == HOLDFAST else "delta-rs",
+            figure(result.values(series, way, "open_ms")),
+            figure(result.values(series, way, "commit_p50_ms")),
+            figure(result.values(series, way, "commit_max_ms")),
+            figure([value / 1000 for value in result.values(series, way, "cpu_per_million")]),
+        )
+        for series in _all_series(result)
+        for way in WAYS
+    ]
+    return [paragraph(_method(result)), "", *table(head, rows)]
+
+
+def _method(result: Result) -> str:
+    settings = result.settings
+    return (
+        f"A writer commits {settings['commits']} batches of {settings['partitions']} files, one for each partition, to"
+        f" a Delta table. The table has no commits before, or {settings['large']:,} with"
+        f" {settings['large'] * settings['partitions']:,} files and a checkpoint. The times do not include writing the"
+        " files. Holdfast creates the entry of the log itself, and flushes it to the device on a disk. The other rows"
+        " show the same commits by delta-rs, which does not flush. The S3 emulator is moto, which serves one request at"
+        " a time on the same machine. Its times show the number of requests, not the speed of a real S3."
+    )
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    series = series_of(DISK, result.settings["large"])
+    values = result.values(series, HOLDFAST, "commit_p50_ms")
+    if not values:
+        return []
+    return [Verdict("Delta commit of 12 partitions, disk, large table", TARGET, spread(values))]
