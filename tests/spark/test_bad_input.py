@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import AnalysisException, PySparkException
 
+from holdfast.spark.first_contact import FIRST_CONTACT_MS
 from tests.client_compat.servers import Server
 from tests.groups.topics import make_topic, produce
 from tests.holdfast_client.secured_apache_kafka import PASSWORD
@@ -72,11 +74,14 @@ def nowhere() -> Iterator[str]:
         yield f"127.0.0.1:{unused.getsockname()[1]}"
 
 
-def test_a_broker_that_cannot_be_reached(spark: Any, tmp_path: Path, nowhere: str) -> None:
-    options = GOOD | {"kafka.bootstrap.servers": nowhere, "kafka.default.api.timeout.ms": 2_000}
-    query = StreamQuery(spark, options, tmp_path)
+def test_a_broker_that_cannot_be_reached_is_reported_soon(spark: Any, tmp_path: Path, nowhere: str) -> None:
+    query = StreamQuery(spark, GOOD | {"kafka.bootstrap.servers": nowhere}, tmp_path)
     query.start()
+    started = time.monotonic()
+
     refusal(query, nowhere, "kafka.bootstrap.servers")
+
+    assert time.monotonic() - started < 2 * FIRST_CONTACT_MS / 1000, "later requests would take a minute"
 
 
 def test_a_topic_that_does_not_exist(start_query: StartQuery, topic: str) -> None:
