@@ -174,7 +174,7 @@ def holdfast_topic(quick_holdfast: HoldfastBroker) -> str:
         (
             "'v' AS value",
             {"kafka_bootstrap_servers": "127.0.0.1:1", "kafka_max_block_ms": "500"},
-            "no broker of option kafka.bootstrap.servers, 127.0.0.1:1, answered within kafka.max.block.ms, 0.5 s",
+            "option kafka.bootstrap.servers, 127.0.0.1:1, answered within 0.5 s (option kafka.max.block.ms)",
         ),
     ],
 )

@@ -3,13 +3,14 @@
 `source` is the entry point. On the driver, Spark calls `stream_reader`; `stream_planner` plans the batches of a running
 query, and `group_members` are its members in the group. On the executors, `fetching` reads the planned ranges and
 `producing` writes. `pipelines` are complete queries on top of that; `starting` is for applications with several
-queries.
+queries. Importing this package before Spark starts makes Spark use the Python of the application (`worker_python`).
 """
 
 from typing import Any
 
 from holdfast.extras import SPARK, needed_for
 from holdfast.spark.starting import await_started
+from holdfast.spark.worker_python import use_this_python_in_driver
 
 _PIPELINES = ("Aggregate", "ForensicsThresholds", "Land", "compact", "forensics", "read_landed", "read_totals")
 
@@ -23,6 +24,8 @@ __all__ = [
     "read_landed",
     "read_totals",
 ]
+
+use_this_python_in_driver()
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
 from holdfast.client.runtime import SYSTEM
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.executor_consumers import consumer_config
+from holdfast.spark.first_contact import reach_a_broker
 from holdfast.spark.options import ReadOptions
 from holdfast.spark.planning import OffsetRanges, split_into_tasks
 from holdfast.spark.user_errors import user_facing
@@ -52,8 +53,9 @@ class BatchReader(DataSourceReader):
 
     def _ranges(self) -> list[OffsetRange]:
         config = consumer_config(self._options.kafka)
-        deadline = time.monotonic() + config.api_timeout_ms / 1000
         with ClusterClient(config.network, runtime=SYSTEM) as network:
+            reach_a_broker(network, self._options.kafka)
+            deadline = time.monotonic() + config.api_timeout_ms / 1000
             wanted = self._partitions_to_read(network, deadline)
             self._check_named_partitions(wanted)
             first = list_offsets(network, dict.fromkeys(wanted, EARLIEST), deadline)

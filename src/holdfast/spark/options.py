@@ -42,7 +42,6 @@ REPLAY_DIRECTORY: Final = "_replayDirectory"
 """Internal: where the planner writes its decision about a repeated batch, for a pipeline (`holdfast.spark.replay`)."""
 _ONLY_STREAM: Final = ("maxOffsetsPerTrigger", "members", "revokeTimeout", REPLAY_DIRECTORY)
 _ONLY_BATCH: Final = ("endingOffsets",)
-_WRITE: Final = ("topic",)
 _SUGGESTED: Final = (SERVERS, GROUP, INSTANCE, "kafka.session.timeout.ms", "kafka.security.protocol")
 
 _STRATEGY: Final = "cooperative-sticky,range"
@@ -197,9 +196,18 @@ def _read_options(options: Mapping[str, str], elsewhere: Collection[str], what: 
     )
 
 
-def check_names(options: Mapping[str, str]) -> None:
-    """Rejects options that neither the source nor the sink knows."""
-    split(options, (*_READ, *_WRITE, REPLAY_DIRECTORY))
+def looks_like_stream(options: Mapping[str, str]) -> bool:
+    """Whether there is an option that only streaming queries use."""
+    return _any_given(options, (*_ONLY_STREAM, GROUP, INSTANCE))
+
+
+def looks_like_batch(options: Mapping[str, str]) -> bool:
+    """Whether there is an option that only batches use."""
+    return _any_given(options, _ONLY_BATCH)
+
+
+def _any_given(options: Mapping[str, str], names: Collection[str]) -> bool:
+    return not {name.lower() for name in options}.isdisjoint(name.lower() for name in names)
 
 
 def split(options: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], dict[str, Any]]:

@@ -26,6 +26,7 @@ from holdfast.client.errors import (
     RequestTimedOut,
     TopicError,
 )
+from holdfast.spark.first_contact import mark_reached, was_reached
 
 if TYPE_CHECKING:
     from holdfast.spark.write_options import ProducerSettings
@@ -247,7 +248,11 @@ class _Task:
 
     def connect(self, topic: str) -> None:
         """Waits for the brokers, once per producer: otherwise every record would wait for its delivery timeout."""
-        deadline = time.monotonic() + self._settings.max_block_s
+        if self._producer.connected:
+            return
+        settings, servers = self._settings, self._servers()
+        timeout_s = settings.max_block_s if was_reached(servers) else settings.first_contact_s
+        deadline = time.monotonic() + timeout_s
         while not self._producer.connected:
             try:
                 left_s = deadline - time.monotonic()
@@ -257,7 +262,8 @@ class _Task:
                 self._client.poll(0)
                 self._check()
                 if time.monotonic() >= deadline:
-                    raise self._unreachable(error.args[0]) from error
+                    raise self._unreachable(error.args[0], timeout_s) from error
+        mark_reached(servers)
 
     def send(self, records: _Columns) -> None:
         produce = self._client.produce
@@ -349,10 +355,10 @@ class _Task:
             )
         return HoldfastError(f"the producer for {self._servers()} cannot continue: {error.str()}")
 
-    def _unreachable(self, error: KafkaError) -> ConnectionFailed:
+    def _unreachable(self, error: KafkaError, timeout_s: float) -> ConnectionFailed:
         return ConnectionFailed(
-            f"no broker of option kafka.bootstrap.servers, {self._servers()}, answered within kafka.max.block.ms, "
-            f"{self._settings.max_block_s:g} s{self._last_error() or f': {error.str()}'}"
+            f"no broker of option kafka.bootstrap.servers, {self._servers()}, answered within {timeout_s:g} s (option "
+            f"kafka.max.block.ms){self._last_error() or f': {error.str()}'}"
         )
 
     def _not_acknowledged(self) -> RequestTimedOut:

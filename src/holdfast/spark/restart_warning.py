@@ -20,8 +20,9 @@ from holdfast.wire.error_codes import ErrorCode
 RESTART_S: Final = 600.0
 """After a longer downtime, the query was stopped on purpose or had nothing to read before, so it is not a restart."""
 FRESH_DRIVER_S: Final = 60.0
-"""An older driver has probably done other work before the query's first start, so its age does not measure a
-restart."""
+FRESH_DRIVER_SESSIONS: Final = 3
+"""A driver that is older than both has probably done other work before the query's first start, so its age does not
+measure a restart. On a busy machine, restarts of up to 177 s were measured, with sessions of 60 s."""
 REQUEST_TIMEOUT_S: Final = 5.0
 
 logger = logging.getLogger("holdfast.spark")
@@ -66,7 +67,9 @@ def warn_after_restart(was: Downtime, session_s: float, is_expelled: Callable[[]
 
 
 def warn_before_first_start(session_s: float, driver_age_s: float | None) -> None:
-    if driver_age_s is not None and session_s < driver_age_s <= FRESH_DRIVER_S:
+    if driver_age_s is None:
+        return
+    if session_s < driver_age_s <= max(FRESH_DRIVER_S, FRESH_DRIVER_SESSIONS * session_s):
         logger.warning(
             "kafka.session.timeout.ms is %.0f s, but this query joins %.0f s after the start of its driver: if a "
             "restart takes that long, the session of the static member expires and the group rebalances twice; raise "

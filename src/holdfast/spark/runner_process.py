@@ -26,8 +26,18 @@ MAX_EXIT_S: Final = 10
 
 def is_runner() -> bool:
     """Whether Spark started this process for a streaming reader only."""
+    return _main_module() == _RUNNER
+
+
+def is_started_by_spark() -> bool:
+    """Whether this process is a runner, a worker, or a process in which Spark plans."""
+    return _main_module().startswith("pyspark.")
+
+
+def _main_module() -> str:
+    """The module that was started by `python -m`; empty if the process was started otherwise."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == _RUNNER
+    return "" if spec is None else str(spec.name)
 
 
 def exit_with_spark(end: Callable[[], None]) -> None:

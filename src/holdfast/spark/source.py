@@ -1,6 +1,7 @@
 """The entry point of `format("holdfast")`: from Spark's options to readers and writers.
 
-Called where Spark plans a query. Options are checked here, so that a mistake is reported before anything runs.
+Called where Spark plans a query. Options are checked here, so that a mistake is reported before anything runs: as far
+as possible, when the query is built.
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from holdfast.client.config import boolean
-from holdfast.client.errors import HoldfastError
+from holdfast.client.errors import ConfigError, HoldfastError
 from holdfast.extras import CLIENT, SPARK, check_installed, needed_for
 
 with needed_for('format("holdfast")', SPARK):
     check_installed('format("holdfast")', CLIENT)  # parts of it are loaded only when they are used
-    from holdfast.spark.options import batch_options, check_names, stream_options
+    from holdfast.spark.options import batch_options, looks_like_batch, looks_like_stream, stream_options
     from holdfast.spark.user_errors import user_facing
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+    from holdfast.spark.options import ReadOptions
 
 Options = Mapping[str, str]
 
@@ -41,10 +43,27 @@ def columns(include_headers: bool) -> str:
 
 @user_facing
 def schema(options: Options) -> str:
-    """Spark asks for it when a query is built, before it runs, so unknown options are rejected here."""
-    check_names(options)
-    lowered = {name.lower(): value for name, value in dict(options).items()}
-    return columns(boolean(lowered, "includeheaders", False))
+    """Spark asks for it in `load()`, so mistakes in the options of a read are reported there. A write has the columns
+    of its rows, and checks its options in `batch_writer` and `stream_writer`."""
+    return columns(check_read_options(options).include_headers)
+
+
+def check_read_options(options: Options) -> ReadOptions:
+    """Spark does not say whether `read` or `readStream` was called. So options are rejected if they are wrong for both.
+    Options that are wrong for one of them only are rejected when the query starts."""
+    try:
+        return stream_options(options)
+    except ConfigError as error:
+        as_stream = error
+    try:
+        return batch_options(options)
+    except ConfigError as error:
+        as_batch = error
+    if looks_like_stream(options) or str(as_stream) == str(as_batch):
+        raise as_stream
+    if looks_like_batch(options):
+        raise as_batch
+    raise ConfigError(f"with readStream: {as_stream}; with read: {as_batch}")
 
 
 @user_facing

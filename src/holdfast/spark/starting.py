@@ -3,7 +3,7 @@
 Spark 4.3 has one map for the environment of a Python source's processes, which all queries of an application write when
 they start. If the first two queries write it at the same time, the map is damaged: from then on every query fails
 ("Task not serializable: Illegal size of collection"). After one query has started, the others are safe: they write the
-same entries again.
+same entries again. docs/upstream/spark-two-python-sources-at-once.md has the details.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from holdfast.client.runtime import SYSTEM
 from holdfast.client.settings import NetworkSettings
 from holdfast.spark import restart_warning
 from holdfast.spark.batch_offsets import BatchOffsets, OffsetRange
+from holdfast.spark.first_contact import reach_a_broker
 from holdfast.spark.group_members import QueryMembers
 from holdfast.spark.manual_assignment import ManualAssignment
 from holdfast.spark.options import ReadOptions
@@ -75,6 +76,10 @@ class StreamPlanner:
         return QueryMembers(self._configs, self._state, self._start_offsets, options.revoke_timeout_s)
 
     # -- called by Spark -----------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """The first contact with the brokers, before all other calls."""
+        reach_a_broker(self._network, self._options.kafka)
 
     def freeze_end_offsets(self) -> None:
         """The query ends at the current ends of the topics (Trigger.AvailableNow)."""

@@ -117,6 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             self._planner = StreamPlanner(self._options)
             exit_with_spark(self.stop)
+            self._planner.connect()
         return self._planner
 
     # -- on the executors ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final, ParamSpec, TypeVar
 from holdfast.client.consumer_config import known_settings
 from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, HoldfastError, TopicError
 from holdfast.spark.options import KAFKA
-from holdfast.spark.runner_process import is_runner
+from holdfast.spark.runner_process import is_started_by_spark
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +31,7 @@ def user_facing(method: Callable[P, R]) -> Callable[P, R]:
         try:
             return method(*args, **kwargs)
         except HoldfastError as error:
-            if is_runner():  # the process serves this query only, and Spark shows its error
+            if is_started_by_spark():  # the process exits after an error, which Spark shows
                 os.environ["SPARK_HIDE_TRACEBACK"] = "1"
             error.args = (with_option_names(error),)
             raise error.with_traceback(None) from None

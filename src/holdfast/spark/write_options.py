@@ -17,6 +17,7 @@ import confluent_kafka
 from holdfast.client import security
 from holdfast.client.config import boolean, whole_number
 from holdfast.client.errors import ConfigError
+from holdfast.spark.first_contact import FIRST_CONTACT_MS
 from holdfast.spark.options import KAFKA, split
 
 _OWN: Final = ("topic", "includeHeaders")
@@ -39,7 +40,7 @@ _DEFAULTS: Final = {
     "log_level": "2",
 }
 _MAX_BLOCK_MS: Final = 60_000
-"""Java's default: how long the first contact with the brokers may take. librdkafka has no such setting."""
+"""Java's default: how long a producer may take to reach the brokers. librdkafka has no such setting."""
 
 _UNSUPPORTED: Final = {
     "key.serializer": "the column key is written as it is; cast it to string or binary",
@@ -103,6 +104,8 @@ class ProducerSettings:
     """librdkafka fails a record after this time at the latest."""
     max_block_s: float = _MAX_BLOCK_MS / 1000
     """How long a new producer may take to reach the brokers."""
+    first_contact_s: float = FIRST_CONTACT_MS / 1000
+    """The same, if the application has not reached them before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +140,13 @@ def _producer_settings(given: dict[str, str]) -> ProducerSettings:
         given = {DELIVERY_TIMEOUT if name == "message.timeout.ms" else name: value for name, value in given.items()}
     settings = {**_DEFAULTS, **given}
     max_block_ms = _number(settings, MAX_BLOCK, _MAX_BLOCK_MS, 0)
+    first_contact_ms = max_block_ms if MAX_BLOCK in given else FIRST_CONTACT_MS
     settings.pop(MAX_BLOCK, None)
     # Without a limit librdkafka would hold records, and Spark's task with them, forever.
     delivery_timeout_ms = _number(settings, DELIVERY_TIMEOUT, 0, 1)
     _try_each(settings)
     _try_together(settings)
-    return ProducerSettings(settings, delivery_timeout_ms / 1000, max_block_ms / 1000)
+    return ProducerSettings(settings, delivery_timeout_ms / 1000, max_block_ms / 1000, first_contact_ms / 1000)
 
 
 def _number(settings: Mapping[str, str], name: str, default: int, minimum: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 from holdfast.spark import stream_planner as running
 from holdfast.spark.batch_offsets import BatchOffsets
 from holdfast.spark.options import stream_options
-from holdfast.spark.restart_warning import Downtime, downtime, warn_after_restart
+from holdfast.spark.restart_warning import Downtime, downtime, warn_after_restart, warn_before_first_start
 from holdfast.spark.stream_planner import StreamPlanner
 from tests.support.spark_engine import Killed, Point
 from tests.support.spark_harness import SOON_MISSED, SparkHarness
@@ -91,6 +91,27 @@ def test_before_the_first_start_the_age_of_the_driver_is_all_that_is_known(
 
     assert ("kafka.session.timeout.ms is 20 s, but this query joins 25 s after" in caplog.text) is warned
     query.close()
+
+
+@pytest.mark.parametrize(
+    ("session_s", "age_s", "warned"),
+    [
+        (60, 59, False),
+        (60, 61, True),  # the default session
+        (60, 180, True),
+        (60, 181, False),  # it has done other work before
+        (10, 60, True),
+        (10, 61, False),
+        (60, None, False),
+    ],
+)
+def test_a_driver_that_took_longer_than_the_session_is_warned_about_while_it_is_fresh(
+    caplog: pytest.LogCaptureFixture, session_s: float, age_s: float | None, warned: bool
+) -> None:
+    warn_before_first_start(session_s, age_s)
+
+    assert (f"is {session_s} s, but this query joins {age_s} s after the start of its driver" in caplog.text) is warned
+    assert len(caplog.messages) == warned
 
 
 @pytest.mark.parametrize("point", [Point.COMMITTED, Point.PLANNED])

@@ -41,6 +41,7 @@ def test_a_write_is_idempotent_acknowledged_by_all_and_partitioned_like_java() -
     assert (settings["enable.idempotence"], settings["acks"]) == ("true", "all")
     assert settings["partitioner"] == "murmur2_random"
     assert (read.producer.delivery_timeout_s, read.producer.max_block_s) == (120.0, 60.0)
+    assert read.producer.first_contact_s == 15.0
 
 
 def test_what_the_user_sets_wins() -> None:
@@ -54,6 +55,7 @@ def test_what_the_user_sets_wins() -> None:
 
     assert (read.producer.librdkafka["enable.idempotence"], read.producer.librdkafka["acks"]) == ("false", "1")
     assert (read.producer.delivery_timeout_s, read.producer.max_block_s) == (5.0, 2.5)
+    assert read.producer.first_contact_s == 2.5
     assert "max.block.ms" not in read.producer.librdkafka  # librdkafka does not know it
 
 

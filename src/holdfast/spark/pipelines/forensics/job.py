@@ -16,6 +16,7 @@ from holdfast.client.errors import ConfigError, GroupError, HoldfastError, Topic
 from holdfast.client.runtime import SYSTEM
 from holdfast.coordinator.events.group_event import LEDGER_TOPIC
 from holdfast.spark.executor_consumers import consumer_config
+from holdfast.spark.first_contact import reach_a_broker
 from holdfast.spark.options import KAFKA, batch_options
 from holdfast.spark.pipelines.forensics.records import OFFSETS_TOPIC, RECORD_COLUMNS
 from holdfast.spark.pipelines.forensics.report_dir import PAGE_FILE, REPORT_FILE, checked_path, keep_only, staged
@@ -130,6 +131,7 @@ class _Job:
         config = consumer_config(kafka)
         wanted = (self._ledger, self._offsets)
         with ClusterClient(config.network, runtime=SYSTEM) as network:
+            reach_a_broker(network, kafka)
             found = network.metadata(wanted, time.monotonic() + config.api_timeout_ms / 1000)
         for topic, code in found.errors.items():
             if "AUTHORIZATION" in code.name:
