@@ -104,9 +104,7 @@ def _check(location: Location, last: int) -> dict[str, float]:
     """Read by delta-rs."""
     landed = DeltaTable(location.url, storage_options=dict(location.storage_options) or None)
     rows = landed.to_pyarrow_table(columns=["partition", "offset", "value"])
-    counted = Counter(
-        zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), rows["value"].to_pylist(), strict=True)
-    )
+    counted = Counter(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
     expected = {(at, offset, f"{at}@{offset}".encode()) for at in range(PARTITIONS) for offset in range(last)}
     ends = [landed.transaction_version(application_id((TOPIC, at))) for at in range(PARTITIONS)]
     if ends != [last] * PARTITIONS:

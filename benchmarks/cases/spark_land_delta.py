@@ -79,8 +79,8 @@ def _method(result: Result) -> str:
         f"A query reads {settings['records']:,} records ({settings['shape']}) of a topic in Holdfast with"
         f" Trigger.AvailableNow, in batches of {settings['per_batch']:,}, and writes them, with their headers, to a"
         " Delta table that is partitioned by topic and date. One query is `holdfast.spark.Land`, which also flushes its"
-        " files to the device. The other query uses Spark's own Kafka source and delta-spark, in the newest Spark for which"
-        " there is a delta-spark. The queries take turns in one Spark application with"
+        " files to the device. The other query uses Spark's own Kafka source and delta-spark, in the newest Spark for"
+        " which there is a delta-spark. The queries take turns in one Spark application with"
         f" `local[{settings['cores']}]`. One warm-up round is not counted. The time is measured from the start of the"
         f" query to its end. Versions: {reported(settings['versions'])}."
     )
