@@ -134,6 +134,7 @@ class Queries(threading.Thread):
             "revokeTimeout": "400ms",
             "maxOffsetsPerTrigger": "60",
             "members": str(rng.choice([1, 1, 2])),
+            **rng.choice([{}, {"minOffsetsPerTrigger": "30", "maxTriggerDelay": "500ms"}]),
             **({"kafka.group.instance.id": name} if static else {}),
             "newCheckpoint": "startingOffsets" if run.refresh else "group",
         }
