@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from holdfast.client.errors import ConfigError, HoldfastError
+from holdfast.client.errors import HoldfastError
 from holdfast.spark.options import NEW_CHECKPOINT, NewCheckpoint, ReadOptions
 from holdfast.spark.partition_state import Restart
 from holdfast.types import TopicPartition
@@ -54,12 +54,14 @@ def restarts(
 
 
 def _warn_of_skipped(options: ReadOptions, starting: Callable[[], Offsets], committed: Callable[[], Offsets]) -> None:
-    offsets = committed()
-    if not offsets:
-        return
     try:
-        skipped = _skipped(starting(), offsets)
-    except ConfigError:  # without a starting offset for a partition that continues at the group's, nothing is skipped
+        offsets = committed()
+        skipped = _skipped(starting(), offsets) if offsets else {}
+    except HoldfastError as error:
+        if error.retriable:
+            raise
+        # For example, there is no starting offset for a partition that continues at the group's. The query reports the
+        # error itself if it needs the offset.
         return
     if skipped:
         logger.warning("%s; set %s", _describe(options, skipped), _ADVICE)

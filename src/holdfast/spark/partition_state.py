@@ -166,8 +166,8 @@ class PartitionState:
             return self._processed.get(where)
 
     def uncommitted(self) -> dict[int, dict[TopicPartition, int]]:
-        """By member: offsets of assigned partitions that are processed and not committed. Never backwards, except for the
-        start offset of a restart."""
+        """By member: offsets of assigned partitions that are processed and not committed. Never backwards, except for
+        the start offset of a restart."""
         with self._changed:
             wanted: dict[int, dict[TopicPartition, int]] = {}
             for where, held in self._assigned.items():
@@ -196,4 +196,5 @@ class PartitionState:
         with self._changed:
             self._processed[where] = offset
             if where in self._assigned:
-                self._assigned[where].offset, self._assigned[where].committed = offset, UNKNOWN
+                held = self._assigned[where]
+                held.offset, held.committed, held.is_restart = offset, UNKNOWN, False

@@ -164,12 +164,13 @@ class StreamPlanner:
             return
         self._state.mark_processed(reached)
         found = self._metadata()
-        if progress.initial_partitions is not None:
-            self._initial_partitions = progress.initial_partitions
-            self._continue_restarts(progress)
+        initial = progress.initial_partitions
+        if initial is None:
+            initial = {name: found.topic(name).partitions for name in self._names(found)}
+            self._begin_checkpoint(self._partitions_of(initial))
         else:
-            self._initial_partitions = {name: found.topic(name).partitions for name in self._names(found)}
-            self._begin_checkpoint(self._partitions_of(self._initial_partitions))
+            self._continue_restarts(progress)
+        self._initial_partitions = initial
         if isinstance(self._assignment, ManualAssignment):
             self._assignment.join()
         elif self._options.topics is not None:

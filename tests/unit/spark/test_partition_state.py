@@ -243,3 +243,14 @@ def test_a_restart_that_was_revoked_before_its_commit_is_tried_again() -> None:
     holdings.assigned(1, {P0: 10})
 
     assert holdings.uncommitted() == {1: {P0: 3}}
+
+
+def test_a_restart_beyond_the_end_of_the_log_continues_there_as_every_other_partition() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(3)})
+    holdings.assigned(0, {P0: 10})
+    holdings.committed({P0: 3})
+
+    holdings.rewind(P0, 2)
+
+    assert holdings.positions() == {P0: 2} and holdings.uncommitted() == {0: {P0: 2}}
