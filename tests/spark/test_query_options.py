@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +99,53 @@ def test_a_query_that_uses_its_rows_twice_reads_them_twice(
     query.await_stored(server, topic, 5)
     assert sorted(query.records) == sorted([*expected, *expected])
     assert [one.group_instance_id for one in described(server, group).members] == ["q"]
+
+
+def test_a_deleted_checkpoint_begins_again_if_that_is_asked_for(
+    server: Server, start_query: StartQuery, topic: str, group: str
+) -> None:
+    # given a query that has read everything
+    make_topic(server, topic)
+    expected = produce(server, topic, 10)
+    query = start_query(trigger=NOW, newCheckpoint="startingOffsets").to_its_end()
+    assert sorted(query.records) == sorted(expected)
+
+    # when its checkpoint is deleted, as by a full refresh, then it reads everything again
+    shutil.rmtree(query.checkpoint)
+    query.start(NOW)
+    query.to_its_end()
+    assert sorted(query.records) == sorted([*expected, *expected])
+    eventually(lambda: committed(server, group, topic) == dict.fromkeys(range(PARTITIONS), 10), "all of it is stored")
+
+    # and the control: at the group's offsets it reads nothing, and its restart with a checkpoint reads nothing either
+    query.start(NOW)
+    query.to_its_end()
+    shutil.rmtree(query.checkpoint)
+    query.options["newCheckpoint"] = "group"
+    query.start(NOW)
+    query.to_its_end()
+    assert len(query.records) == 2 * len(expected)
+
+
+def test_a_trigger_waits_for_enough_records(server: Server, start_query: StartQuery, spark: Any, topic: str) -> None:
+    # given a query that has begun, and whose progress is reported also if it does nothing
+    make_topic(server, topic, 1)
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+    query = start_query(minOffsetsPerTrigger=10, maxTriggerDelay="1h")
+    query.await_stored(server, topic, 0, partitions=1)
+
+    def seen() -> int:
+        """How many records the last trigger has found."""
+        last = query.query.lastProgress
+        return int(json.loads(last["sources"][0]["latestOffset"] or "{}").get(topic, {}).get("0", 0)) if last else 0
+
+    # when a trigger finds nine records, then they wait for the tenth
+    produce(server, topic, 9, partitions=1)
+    query.await_that(lambda: seen() == 9, "the nine records are seen")
+    assert sizes(query) == []
+    produce(server, topic, 1, first=9, partitions=1)
+    query.await_rows(10)
+    assert sizes(query) == [10]
 
 
 def test_an_operator_replays_and_skips_on_purpose(

@@ -1,6 +1,7 @@
 """Spark's own Kafka connector, `format("kafka")`, on Holdfast as on Apache Kafka: batches and streams, both ways.
 
-What it reads was written by another client, and what it writes is read by another.
+What it reads was written by another client, and what it writes is read by another. Some tests give the same options to
+`format("holdfast")`, which returns the same rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import pytest
 from tests.client_compat.client import Record, Stored, read
 from tests.client_compat.confluent_client import ConfluentClient
 from tests.client_compat.servers import Server
-from tests.support.line_rpc import LineRpc
+from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.line_rpc import CallFailed, LineRpc
 from tests.support.spark_apps import APPS, QUIET, ensured, spark_environment
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -27,6 +29,7 @@ EACH = 40
 PATIENCE_S = 240.0
 """The first call waits for Spark itself."""
 START_MS = 1_700_000_000_000
+STRATEGY = "startingOffsetsByTimestampStrategy"
 HEADERS = (("trace", b"1"), ("trace", b"2"), ("null", None))
 
 
@@ -49,11 +52,15 @@ def spark_app() -> Iterator[LineRpc]:
 
 @pytest.fixture
 def filled(server: Server, topic: str) -> str:
+    fill_topic(server, topic)
+    return topic
+
+
+def fill_topic(server: Server, topic: str) -> None:
     """Three partitions with forty records each, a second apart."""
     CLIENT.create_topic(server.bootstrap, topic, PARTITIONS, {"retention.ms": "-1"})
     for partition in range(PARTITIONS):
         fill(server, topic, partition, range(EACH))
-    return topic
 
 
 def fill(server: Server, topic: str, partition: int, numbers: range) -> None:
@@ -115,6 +122,69 @@ def test_a_batch_is_what_lies_between_times(spark_app: LineRpc, server: Server, 
     assert spark_app.call("batch", options=for_all) == [
         row for partition in range(PARTITIONS) for row in rows(filled, partition, range(38, EACH))
     ]
+
+
+BOUNDS: dict[str, dict[str, Any]] = {
+    "times": {"startingOffsetsByTimestamp": [9_500, 30_001, 0], "endingOffsetsByTimestamp": [12_000, 99_000, 1]},
+    "one time to another": {"startingTimestamp": 9_500, "endingTimestamp": 12_000},
+    "offsets to a time": {"startingOffsets": [10, -2, 3], "endingTimestamp": 12_000},
+    "precedence": {
+        "startingTimestamp": 38_000,
+        "startingOffsetsByTimestamp": [0, 0, 0],
+        "startingOffsets": "latest",
+        "endingTimestamp": 39_000,
+        "endingOffsetsByTimestamp": [1, 1, 1],
+        "endingOffsets": "earliest",
+    },
+    "after a last record": {"startingOffsetsByTimestamp": [39_000, 99_000, 99_000], STRATEGY: "LATEST"},
+}
+ERRORS: dict[str, dict[str, Any]] = {
+    "after the last record": {"startingTimestamp": 99_000},
+    "an unknown strategy": {"startingTimestamp": 0, STRATEGY: "earliest"},
+}
+"""Times are relative to the first record, and a list has a value for each partition."""
+
+
+def bounds(topic: str, given: dict[str, Any]) -> dict[str, str]:
+    def shifted(name: str, value: int) -> int:
+        return START_MS + value if "Timestamp" in name else value
+
+    def option(name: str, value: Any) -> str:
+        if isinstance(value, list):
+            return json.dumps({topic: {str(number): shifted(name, one) for number, one in enumerate(value)}})
+        return str(shifted(name, value)) if isinstance(value, int) else str(value)
+
+    return {name: option(name, value) for name, value in given.items()}
+
+
+@pytest.fixture
+def on_holdfast(quick_holdfast: HoldfastBroker, topic: str) -> dict[str, str]:
+    """A filled topic; where the sources are compared with each other, one server is enough."""
+    fill_topic(quick_holdfast, topic)
+    return of(quick_holdfast, topic)
+
+
+def by_both(spark_app: LineRpc, options: dict[str, str]) -> tuple[Any, Any]:
+    def result(source: str) -> Any:
+        try:
+            return spark_app.call("batch", options=options, source=source)
+        except CallFailed:
+            return "an error"
+
+    return result("kafka"), result("holdfast")
+
+
+def test_both_sources_read_the_same_rows_between_times(spark_app: LineRpc, on_holdfast: dict[str, str]) -> None:
+    for case, given in BOUNDS.items():
+        options = on_holdfast | bounds(on_holdfast["subscribe"], given)
+        theirs, ours = by_both(spark_app, options)
+        assert ours == theirs and len(ours) > 0 and ours != "an error", case
+
+
+def test_both_sources_refuse_the_same_times(spark_app: LineRpc, on_holdfast: dict[str, str]) -> None:
+    for case, given in ERRORS.items():
+        options = on_holdfast | bounds(on_holdfast["subscribe"], given)
+        assert by_both(spark_app, options) == ("an error", "an error"), case
 
 
 def test_a_batch_writes_keys_headers_and_partitions(spark_app: LineRpc, server: Server, topic: str) -> None:

@@ -27,6 +27,9 @@ SOON_MISSED: Final = {"kafka.session.timeout.ms": "3000"}
 """For one that is to be killed, and that nobody is to wait for."""
 
 
+LOADING: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 class SparkHarness:
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -87,10 +90,15 @@ class SparkHarness:
     def set_committed(self, offsets: Mapping[int, int]) -> None:
         """By an operator, while the group has no members."""
         wanted = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-        changes = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.group, wanted)])
-        for done in changes.values():
-            for one in done.result().topic_partitions:
-                assert one.error is None, one
+
+        def changed() -> bool:
+            changes = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.group, wanted)])
+            errors = [one.error for done in changes.values() for one in done.result().topic_partitions if one.error]
+            # A Kafka that has just started is still loading the groups.
+            assert all(error.code() in LOADING for error in errors), errors
+            return not errors
+
+        eventually(changed, "the offsets of the group")
 
     def delete_group(self) -> None:
         for done in self._admin.delete_consumer_groups([self.group]).values():

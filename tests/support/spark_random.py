@@ -4,6 +4,10 @@
 
 In the end: every record was processed; the group's offsets never went back and never passed what was processed; and
 nobody read what the group had committed before they asked, so that only uncommitted work was done twice.
+
+With `--refresh`, the group has committed records before the first query starts, and the queries have
+newCheckpoint=startingOffsets. In the end these records were processed as well, and the group's offsets passed what was
+processed only before the first query began again.
 """
 
 from __future__ import annotations
@@ -35,6 +39,8 @@ PARTITIONS: Final = 5
 PACE_S: Final = 0.02
 SESSION_S: Final = 1.5
 CALM_S: Final = 120.0
+COMMITTED_BEFORE: Final = 100
+"""How many records of each partition the group has committed before a refresh."""
 
 
 class Processed:
@@ -62,7 +68,8 @@ class Processed:
 class Watch(threading.Thread):
     """Looks at the group's offsets all the while."""
 
-    def __init__(self, world: SparkHarness, processed: Processed) -> None:
+    def __init__(self, world: SparkHarness, processed: Processed, before: int) -> None:
+        """`before`: what the group has committed of each partition before a refresh, or 0."""
         super().__init__(daemon=True)
         self._network = ClusterClient(
             NetworkSettings.from_config({"bootstrap.servers": world.server.bootstrap}), runtime=SYSTEM
@@ -71,7 +78,8 @@ class Watch(threading.Thread):
         self._processed = processed
         self._stopping = threading.Event()
         self.wrong: list[str] = []
-        self.now = [0] * PARTITIONS
+        self._before = before
+        self.now = [before] * PARTITIONS
         self._times: list[list[float]] = [[] for _ in range(PARTITIONS)]
         self._offsets: list[list[int]] = [[] for _ in range(PARTITIONS)]
 
@@ -89,9 +97,10 @@ class Watch(threading.Thread):
     def _compare(self, found: dict[int, int]) -> None:
         done, at = self._processed.upto(), time.monotonic()
         for partition, offset in found.items():
-            if offset < self.now[partition]:
+            not_read_again_yet = self._before > 0 and offset == self.now[partition] == self._before
+            if offset < self.now[partition] and not self._before:
                 self.wrong.append(f"{partition} went back from {self.now[partition]} to {offset}")
-            if offset > done[partition]:
+            if offset > done[partition] and not not_read_again_yet:
                 self.wrong.append(f"{partition} is committed to {offset}, and processed to {done[partition]}")
             if offset != self.now[partition]:
                 self._times[partition].append(at)
@@ -125,7 +134,9 @@ class Queries(threading.Thread):
             "revokeTimeout": "400ms",
             "maxOffsetsPerTrigger": "60",
             "members": str(rng.choice([1, 1, 2])),
+            **rng.choice([{}, {"minOffsetsPerTrigger": "30", "maxTriggerDelay": "500ms"}]),
             **({"kafka.group.instance.id": name} if static else {}),
+            "newCheckpoint": "startingOffsets" if run.refresh else "group",
         }
         self._engine: Engine | None = None
 
@@ -242,8 +253,9 @@ class PlainConsumer(threading.Thread):
 
 
 class RandomRun:
-    def __init__(self, broker: HoldfastBroker, seed: int) -> None:
+    def __init__(self, broker: HoldfastBroker, seed: int, *, refresh: bool = False) -> None:
         self._rng = random.Random(seed)
+        self.refresh = refresh
         self._broker = broker
         self.harness = SparkHarness(broker)
         self.processed = Processed()
@@ -255,12 +267,20 @@ class RandomRun:
         self.queries = [
             Queries(self, f"query-{number}", number % 2 == 0, random.Random(self._rng.random())) for number in range(3)
         ]
-        self.plain = [PlainConsumer(self, f"plain-{number}", random.Random(self._rng.random())) for number in range(2)]
+        # A plain consumer begins at the group's offset and moves it, so that its partitions are not read again.
+        self.plain = [
+            PlainConsumer(self, f"plain-{number}", random.Random(self._rng.random()))
+            for number in range(0 if refresh else 2)
+        ]
 
     def run(self, chaos_s: float, broker_kills: int) -> None:
         """Raises AssertionError if anything is wrong."""
-        self.harness.make_topic(PARTITIONS)
-        watch = self._watch = Watch(self.harness, self.processed)
+        before = COMMITTED_BEFORE if self.refresh else 0
+        self.harness.make_topic(PARTITIONS, each=before)
+        self._acknowledged = [before] * PARTITIONS
+        if self.refresh:
+            self.harness.set_committed(dict.fromkeys(range(PARTITIONS), before))
+        watch = self._watch = Watch(self.harness, self.processed, before)
         with self._running(watch):
             self._disturb(chaos_s, broker_kills)
             self.chaos = False
@@ -327,7 +347,7 @@ class RandomRun:
     def _prove(self, watch: Watch) -> None:
         assert not watch.wrong, watch.wrong[:10]
         assert self.processed.upto() == self._acknowledged
-        for who, partition, offset, since in self.processed.events:
+        for who, partition, offset, since in () if self.refresh else self.processed.events:
             known = watch.known_at(partition, since)
             assert offset >= known, f"{who} read {offset} of {partition}, and {known} was committed before it asked"
         assert any(query.checkpoint.written for query in self.queries), self.story()
@@ -356,11 +376,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--refresh", action="store_true")
     given = parser.parse_args()
     until, seed = time.monotonic() + 60 * given.minutes, given.seed
     while time.monotonic() < until:
         with HoldfastBroker(QUICK) as broker:
-            run = RandomRun(broker, seed)
+            run = RandomRun(broker, seed, refresh=given.refresh)
             print(f"seed {seed}", flush=True)
             try:
                 run.run(30.0, broker_kills=1)

@@ -7,6 +7,12 @@ alone, although the assignment differs from batch to batch. The empty string, wh
 reserved key. Its value has the number of partitions of each topic at the first start of the query, because partitions
 that were added later are read from their beginning. Again under the empty string, it has the time at which the batch
 was planned, in milliseconds since 1970.
+
+With newCheckpoint=startingOffsets, it also has the partitions that were not assigned to the query at its first batch,
+with the offset that the group had committed then, and the offset at which the query begins
+(docs/decisions/0031-a-new-checkpoint.md):
+
+    {"orders": {"0": [0, 100]}, "": {"orders": 2, "": 1794787200000, "not assigned": {"orders": {"1": [950, 0]}}}}
 """
 
 from __future__ import annotations
@@ -21,6 +27,8 @@ from holdfast.types import TopicPartition
 _RESERVED_KEY: Final = ""
 _PLANNED_KEY: Final = ""
 """It is stored beside the initial topics. An earlier version treats it as one of them and never looks it up."""
+_RESTARTS_KEY: Final = "not assigned"
+"""Not the name of a topic, because of the space. An earlier version fails, because it would skip records."""
 
 
 class OffsetRange(NamedTuple):
@@ -45,6 +53,8 @@ class BatchOffsets:
     planned_ms: int | None = None
     """When the batch was planned, by the driver's clock; None before the first batch, and in checkpoints of earlier
     versions."""
+    restarts: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Of partitions that were never assigned: the group's offset at the first batch, and the start offset."""
 
     @property
     def offset_ranges(self) -> list[OffsetRange]:
@@ -57,30 +67,44 @@ class BatchOffsets:
         return {where: end for where, (_, end) in self.ranges.items()}
 
     def to_json(self) -> dict[str, Any]:
-        topics: dict[str, Any] = {}
-        for (topic, partition), (start, end) in sorted(self.ranges.items()):
-            topics.setdefault(topic, {})[str(partition)] = [start, end]
+        topics = _by_topic(self.ranges)
         if self.initial_partitions is not None:
             planned = {} if self.planned_ms is None else {_PLANNED_KEY: self.planned_ms}
-            topics[_RESERVED_KEY] = dict(sorted(self.initial_partitions.items())) | planned
+            restarts = {_RESTARTS_KEY: _by_topic(self.restarts)} if self.restarts else {}
+            topics[_RESERVED_KEY] = dict(sorted(self.initial_partitions.items())) | planned | restarts
         return topics
 
     @classmethod
     def from_json(cls, offsets: Mapping[str, Any] | None) -> BatchOffsets:
         """Reads the output of `to_json`. A checkpoint of another source raises ConfigError."""
-        ranges: dict[TopicPartition, tuple[int, int]] = {}
         initial_partitions = planned_ms = None
+        restarts: dict[TopicPartition, tuple[int, int]] = {}
         try:
-            for topic, of in (offsets or {}).items():
-                if topic == _RESERVED_KEY:
-                    initial_partitions = {str(name): int(count) for name, count in of.items()}
-                    planned_ms = initial_partitions.pop(_PLANNED_KEY, None)
-                    continue
-                for partition, (start, end) in of.items():
-                    ranges[topic, int(partition)] = int(start), int(end)
+            topics = dict(offsets or {})
+            if _RESERVED_KEY in topics:
+                reserved = dict(topics.pop(_RESERVED_KEY))
+                restarts = _by_partition(reserved.pop(_RESTARTS_KEY, {}))
+                initial_partitions = {str(name): int(count) for name, count in reserved.items()}
+                planned_ms = initial_partitions.pop(_PLANNED_KEY, None)
+            ranges = _by_partition(topics)
         except (AttributeError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint holds offsets that this source did not write: {str(offsets)[:200]}; a query that was "
                 "started with another format needs a checkpoint of its own, and starts at the offsets of its group"
             ) from error
-        return cls(ranges, initial_partitions, planned_ms)
+        return cls(ranges, initial_partitions, planned_ms, restarts)
+
+
+def _by_topic(pairs: Mapping[TopicPartition, tuple[int, int]]) -> dict[str, Any]:
+    topics: dict[str, Any] = {}
+    for (topic, partition), (first, second) in sorted(pairs.items()):
+        topics.setdefault(topic, {})[str(partition)] = [first, second]
+    return topics
+
+
+def _by_partition(topics: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, int]]:
+    return {
+        (topic, int(partition)): (int(first), int(second))
+        for topic, of in topics.items()
+        for partition, (first, second) in of.items()
+    }

@@ -35,7 +35,11 @@ class BatchReader(DataSourceReader):
     @user_facing
     def partitions(self) -> list[InputPartition]:
         """Called in the process that plans the query."""
-        return [OffsetRanges(task) for task in split_into_tasks(self._ranges(), self._options.min_partitions)]
+        options = self._options
+        for name, why in options.ignored.items():
+            logger.warning("option %s has no effect: %s", name, why)
+        tasks = split_into_tasks(self._ranges(), options.min_partitions, options.max_records_per_partition)
+        return [OffsetRanges(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Called on an executor."""
@@ -53,14 +57,17 @@ class BatchReader(DataSourceReader):
 
     def _ranges(self) -> list[OffsetRange]:
         config = consumer_config(self._options.kafka)
+        committed = config.read_committed
         with ClusterClient(config.network, runtime=SYSTEM) as network:
             reach_a_broker(network, self._options.kafka)
             deadline = time.monotonic() + config.api_timeout_ms / 1000
             wanted = self._partitions_to_read(network, deadline)
             self._check_named_partitions(wanted)
+            starting = self._options.starting.look_up(network, wanted, deadline, read_committed=committed)
+            ending = self._options.ending.look_up(network, wanted, deadline, read_committed=committed)
             first = list_offsets(network, dict.fromkeys(wanted, EARLIEST), deadline)
-            end = list_offsets(network, dict.fromkeys(wanted, LATEST), deadline, read_committed=config.read_committed)
-        return [self._range(where, first[where], end[where]) for where in wanted]
+            end = list_offsets(network, dict.fromkeys(wanted, LATEST), deadline, read_committed=committed)
+        return [self._range(where, starting[where], ending[where], first[where], end[where]) for where in wanted]
 
     def _partitions_to_read(self, network: ClusterClient, deadline: float) -> list[TopicPartition]:
         topics = self._options.topics
@@ -71,24 +78,27 @@ class BatchReader(DataSourceReader):
         return [(topic.name, number) for topic in matched for number in range(topic.partitions)]
 
     def _check_named_partitions(self, wanted: Iterable[TopicPartition]) -> None:
-        for option, given in (("startingOffsets", self._options.starting), ("endingOffsets", self._options.ending)):
+        for given in (self._options.starting, self._options.ending):
             for topic, partition in sorted(given.by_partition.keys() - set(wanted)):
                 raise ConfigError(
-                    f"{option} names {topic}-{partition}, which is not read: there is no such partition, or the topic "
-                    "is not selected by subscribe, subscribePattern or assign"
+                    f"{given.name} names {topic}-{partition}, which is not read: there is no such partition, or the "
+                    "topic is not selected by subscribe, subscribePattern or assign"
                 )
 
-    def _range(self, where: TopicPartition, first: int, end: int) -> OffsetRange:
+    def _range(self, where: TopicPartition, starting: int, ending: int, first: int, end: int) -> OffsetRange:
+        """`starting` and `ending` can be EARLIEST and LATEST."""
         places: Mapping[int, int] = {EARLIEST: first, LATEST: end}
-        starting = self._options.starting.of(where, "startingOffsets")
-        ending = self._options.ending.of(where, "endingOffsets")
         begin, until = places.get(starting, starting), places.get(ending, ending)
-        if 0 <= ending < starting:
-            raise ConfigError(f"endingOffsets has {ending} for {where[0]}-{where[1]}, and startingOffsets {starting}")
+        by, to = self._options.starting, self._options.ending
+        if until < begin and (0 <= ending < starting or by.is_timestamp or to.is_timestamp):
+            raise ConfigError(
+                f"{to.name} is at offset {until} of {where[0]}-{where[1]}, and {by.name} is after it, at {begin}: "
+                "a batch ends after its start"
+            )
         if not first <= begin <= until <= end:
             self._report_data_loss(
                 f"{where[0]}-{where[1]} has the offsets {first} to {end}, and it was asked for {begin} to {until} by "
-                "startingOffsets and endingOffsets"
+                f"{by.name} and {to.name}"
             )
         begin = min(max(begin, first), end)
         return OffsetRange(*where, begin, min(max(until, begin), end))

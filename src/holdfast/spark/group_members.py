@@ -178,7 +178,7 @@ class QueryMember:
         self._uncommitted_starts -= unstored
         self._state.assigned(self._number, offsets, unstored)
         if unstored:
-            self._commit_starts({where: offsets[where] for where in unstored})
+            self._commit_starts({where: at for where, at in self._uncommitted().items() if where in unstored})
         with self._changed:
             self.settled, self.last_error = True, None
             self._changed.notify_all()

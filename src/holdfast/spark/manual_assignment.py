@@ -78,6 +78,8 @@ class ManualAssignment:
             except HoldfastError as error:
                 logger.warning("could not commit the offsets of a batch: %s", error)
                 return
+            for where, why in refused.items():
+                logger.warning("could not commit the offset of %s-%s: %s", *where, why)
             offsets = {where: offset for where, offset in offsets.items() if where not in refused}
         self._state.committed(offsets)
 

@@ -10,15 +10,17 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.client.config import boolean, whole_number
+from holdfast.client.config import boolean, one_of, whole_number
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.errors import ConfigError
 from holdfast.client.membership_config import instance_ids
 from holdfast.client.offsets import EARLIEST, LATEST
 from holdfast.client.subscription import Subscription
+from holdfast.spark.offsets_option import ENDING, STARTING, STRATEGY, OffsetsOption, ending_option, starting_option
 from holdfast.types import TopicPartition
 
 KAFKA: Final = "kafka."
@@ -27,21 +29,45 @@ GROUP: Final = "kafka.group.id"
 INSTANCE: Final = "kafka.group.instance.id"
 
 _TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+NEW_CHECKPOINT: Final = "newCheckpoint"
 _READ: Final = (
     *_TOPICS,
-    "startingOffsets",
-    "endingOffsets",
+    *STARTING,
+    STRATEGY,
+    *ENDING,
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
     "members",
     "revokeTimeout",
+    NEW_CHECKPOINT,
 )
 REPLAY_DIRECTORY: Final = "_replayDirectory"
 """Internal: where the planner writes its decision about a repeated batch, for a pipeline (`holdfast.spark.replay`)."""
-_ONLY_STREAM: Final = ("maxOffsetsPerTrigger", "members", "revokeTimeout", REPLAY_DIRECTORY)
-_ONLY_BATCH: Final = ("endingOffsets",)
+_ONLY_STREAM: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "members",
+    "revokeTimeout",
+    NEW_CHECKPOINT,
+    REPLAY_DIRECTORY,
+)
+_ONLY_BATCH: Final = ENDING
+_IGNORED: Final = {
+    "kafkaConsumer.pollTimeoutMs": "an executor waits for records for kafka.default.api.timeout.ms",
+    "fetchOffset.numRetries": "offsets are requested again until kafka.default.api.timeout.ms has passed",
+    "fetchOffset.retryIntervalMs": "the time between two requests is kafka.retry.backoff.ms",
+}
+"""Options of Spark's own source that change no row, and why they have no effect."""
+_REFUSED: Final = {
+    "groupIdPrefix": f"a streaming query is a member of the group that {GROUP} names, and a batch uses no group",
+}
+"""Options of Spark's own source without a meaning here."""
 _SUGGESTED: Final = (SERVERS, GROUP, INSTANCE, "kafka.session.timeout.ms", "kafka.security.protocol")
 
 _STRATEGY: Final = "cooperative-sticky,range"
@@ -50,7 +76,9 @@ _SESSION_TIMEOUT_MS: Final = 60_000
 """A restarted driver was measured to join after 13 to 24 seconds, on an idle machine."""
 _METADATA_MAX_AGE_MS: Final = 30_000
 REVOKE_TIMEOUT: Final = "10s"
-_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0}
+MAX_TRIGGER_DELAY: Final = "15m"
+"""The default of Spark's own source."""
+_UNITS_S: Final = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 _RESERVED_SETTINGS: Final = {
     "auto.offset.reset": "startingOffsets says where a group without offsets begins",
@@ -64,22 +92,15 @@ _RESERVED_SETTINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsOption:
-    """Start or end offsets: the same for all partitions (EARLIEST or LATEST), or one for each."""
+class NewCheckpoint(StrEnum):
+    """Where a query with a new checkpoint begins, if its group has committed offsets."""
 
-    all_partitions: int | None = None
-    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-    def of(self, where: TopicPartition, option: str) -> int:
-        if self.all_partitions is not None:
-            return self.all_partitions
-        if where not in self.by_partition:
-            raise ConfigError(
-                f"{option} has no offset for {where[0]}-{where[1]}: name every partition of the topic, "
-                "-2 for its beginning and -1 for its end"
-            )
-        return self.by_partition[where]
+    GROUP = "group"
+    """At the offsets of the group."""
+    STARTING_OFFSETS = "startingOffsets"
+    """At `startingOffsets`, if the offsets of the group are higher."""
+    FAIL = "fail"
+    """The query fails if the offsets of the group are higher than `startingOffsets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +113,19 @@ class ReadOptions:
     starting: OffsetsOption
     ending: OffsetsOption
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_s: float
     min_partitions: int | None
+    max_records_per_partition: int | None
     fail_on_data_loss: bool
     include_headers: bool
     members: int
     revoke_timeout_s: float
+    new_checkpoint: NewCheckpoint | None
+    """None if the option is not given: as GROUP, with a warning if records are skipped."""
     replay_directory: Path | None
+    ignored: Mapping[str, str]
+    """The given options that have no effect, with the reason."""
 
     @property
     def servers(self) -> str:
@@ -155,7 +183,31 @@ def stream_options(options: Mapping[str, str]) -> ReadOptions:
         raise ConfigError(f"option {INSTANCE} needs `subscribe`: with `assign` the query is not a member of a group")
     if read.group_id:
         read.consumer_configs()
+    _check_trigger_limits(read)
+    _check_new_checkpoint(read, options)
     return read
+
+
+def _check_trigger_limits(read: ReadOptions) -> None:
+    least, most = read.min_offsets_per_trigger, read.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger is {least}, and maxOffsetsPerTrigger {most}: no batch can have both")
+
+
+def _check_new_checkpoint(read: ReadOptions, options: Mapping[str, str]) -> None:
+    if read.new_checkpoint is None:
+        return
+    if not read.group_id:
+        raise ConfigError(
+            f"option {NEW_CHECKPOINT} needs {GROUP}: without a group, a query with a new checkpoint always begins at "
+            "startingOffsets"
+        )
+    given = {name.lower() for name in dict(options)}
+    if read.new_checkpoint is not NewCheckpoint.GROUP and given.isdisjoint(map(str.lower, STARTING)):
+        raise ConfigError(
+            f"option {NEW_CHECKPOINT} is {read.new_checkpoint}, but none of {', '.join(STARTING)} is given: their "
+            "default is latest, which reads no record again; give startingOffsets=earliest, for example"
+        )
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
@@ -168,7 +220,7 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def _read_options(options: Mapping[str, str], elsewhere: Collection[str], what: str, default_start: str) -> ReadOptions:
-    own, kafka = split(options, (*_READ, REPLAY_DIRECTORY))
+    own, kafka = split(options, (*_READ, *_IGNORED, REPLAY_DIRECTORY))
     for name in elsewhere:
         if name in own:
             raise ConfigError(f"option {name} is not for {what}")
@@ -184,15 +236,20 @@ def _read_options(options: Mapping[str, str], elsewhere: Collection[str], what: 
         kafka=kafka,
         topics=topics,
         partitions=partitions,
-        starting=_offsets_option(own, "startingOffsets", default_start),
-        ending=_offsets_option(own, "endingOffsets", "latest"),
+        starting=starting_option(own, default_start),
+        ending=ending_option(own),
         max_offsets_per_trigger=_optional(own, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_optional(own, "minOffsetsPerTrigger"),
+        max_trigger_delay_s=_seconds(own, "maxTriggerDelay", MAX_TRIGGER_DELAY, without_unit="ms"),
         min_partitions=_optional(own, "minPartitions"),
+        max_records_per_partition=_optional(own, "maxRecordsPerPartition"),
         fail_on_data_loss=boolean(own, "failOnDataLoss", True),
         include_headers=boolean(own, "includeHeaders", False),
         members=members,
         revoke_timeout_s=_seconds(own, "revokeTimeout", REVOKE_TIMEOUT),
+        new_checkpoint=_new_checkpoint(own),
         replay_directory=Path(own[REPLAY_DIRECTORY]) if REPLAY_DIRECTORY in own else None,
+        ignored={name: why for name, why in _IGNORED.items() if name in own},
     )
 
 
@@ -213,7 +270,8 @@ def _any_given(options: Mapping[str, str], names: Collection[str]) -> bool:
 def split(options: Mapping[str, str], known: Collection[str]) -> tuple[dict[str, str], dict[str, Any]]:
     """Holdfast's options by their exact names, and the client's without their prefix. Unknown ones are rejected."""
     by_lower = {name.lower(): name for name in known}
-    public = sorted(name for name in known if name != REPLAY_DIRECTORY)
+    refused = {name.lower(): why for name, why in _REFUSED.items()}
+    public = sorted(name for name in known if name != REPLAY_DIRECTORY and name not in _IGNORED)
     own: dict[str, str] = {}
     kafka: dict[str, Any] = {}
     for given, value in dict(options).items():
@@ -222,6 +280,8 @@ def split(options: Mapping[str, str], known: Collection[str]) -> tuple[dict[str,
             kafka[lower.removeprefix(KAFKA)] = value
         elif lower in by_lower:
             own[by_lower[lower]] = value
+        elif lower in refused:
+            raise ConfigError(f"option {given} is not supported: {refused[lower]}; remove it")
         else:
             nearest = difflib.get_close_matches(lower, [*map(str.lower, public), *_SUGGESTED], 1, 0.6)
             known_as = by_lower.get(nearest[0], nearest[0]) if nearest else None
@@ -263,34 +323,23 @@ def _partitions(text: str) -> list[TopicPartition]:
     return found
 
 
-def _offsets_option(own: Mapping[str, str], option: str, default: str) -> OffsetsOption:
-    text = own.get(option, default)
-    if text.strip().lower() in ("earliest", "latest"):
-        return OffsetsOption(EARLIEST if text.strip().lower() == "earliest" else LATEST)
-    try:
-        parsed = json.loads(text)
-        each = {
-            (str(topic), int(partition)): int(offset)
-            for topic, of in parsed.items()
-            for partition, offset in of.items()
-        }
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f'option {option} is {text!r}; it can be earliest, latest, or like {{"orders": {{"0": 23, "1": -2}}}}'
-        ) from error
-    for (topic, partition), offset in each.items():
-        if offset < EARLIEST:
-            raise ConfigError(f"option {option} has {offset} for {topic}-{partition}; -2 is its beginning, -1 its end")
-    return OffsetsOption(by_partition=each)
-
-
 def _optional(own: Mapping[str, str], name: str) -> int | None:
     return whole_number(own, name, 0, 1, 2**63 - 1) if name in own else None
 
 
-def _seconds(own: Mapping[str, str], name: str, default: str) -> float:
+def _new_checkpoint(own: Mapping[str, str]) -> NewCheckpoint | None:
+    if NEW_CHECKPOINT not in own:
+        return None
+    by_lower = {choice.lower(): choice.value for choice in NewCheckpoint}
+    given = own[NEW_CHECKPOINT].strip()
+    exact = {NEW_CHECKPOINT: by_lower.get(given.lower(), given)}
+    return NewCheckpoint(one_of(exact, NEW_CHECKPOINT, "", list(NewCheckpoint)))
+
+
+def _seconds(own: Mapping[str, str], name: str, default: str, *, without_unit: str | None = None) -> float:
     text = own.get(name, default)
-    read = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", text)
-    if read is None:
+    read = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|m|min|h|d)?\s*", text)
+    unit = None if read is None else read[2] or without_unit
+    if read is None or unit is None:
         raise ConfigError(f"option {name} is {text!r}; it is a time with its unit, like 500ms, 10s or 1m")
-    return float(read[1]) * _UNITS_S[read[2]]
+    return float(read[1]) * _UNITS_S[unit]

@@ -62,16 +62,30 @@ def _in_turn(ranges: Sequence[OffsetRange], max_records: int) -> list[OffsetRang
     return [one._replace(end=one.start + (index in chosen)) for index, one in enumerate(ranges)]
 
 
-def split_into_tasks(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[tuple[OffsetRange, ...]]:
+def waits_for_more(
+    ranges: Sequence[OffsetRange], min_records: int | None, since_last_batch_s: float | None, max_delay_s: float
+) -> bool:
+    """Whether the next batch waits, because the ranges have fewer than `min_records` records and the last batch was
+    less than `max_delay_s` ago. A negative time is not waited for: the clock was set back."""
+    if min_records is None or since_last_batch_s is None or not 0 <= since_last_batch_s < max_delay_s:
+        return False
+    return sum(map(_size, ranges)) < min_records
+
+
+def split_into_tasks(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
     """The ranges of each task, by topic and partition. Empty ranges are left out.
 
-    Small ranges are combined into one task and large ones have their own; there are at least `min_partitions` tasks, if
-    there are that many records.
+    Small ranges are combined into one task and large ones have their own. A task has at most `max_records` records.
+    There are at least `min_partitions` tasks, if there are that many records.
     """
     full = sorted(one for one in ranges if _size(one))
+    if max_records is not None:
+        full = [part for one in full for part in _cut(one, -(-_size(one) // max_records))]
     if min_partitions is not None and min_partitions > len(full):
         return [(part,) for part in _split(full, min_partitions)]
-    return _coalesce(full, min_partitions or 1)
+    return _coalesce(full, min_partitions or 1, min(MAX_SHARED_TASK_ROWS, max_records or MAX_SHARED_TASK_ROWS))
 
 
 def _split(ranges: Sequence[OffsetRange], wanted: int) -> list[OffsetRange]:
@@ -95,9 +109,9 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [whole._replace(start=start, end=end) for start, end in pairwise(bounds)]
 
 
-def _coalesce(ranges: Sequence[OffsetRange], at_least: int) -> list[tuple[OffsetRange, ...]]:
-    """Neighbours are combined into a task as long as it stays small and `at_least` tasks remain."""
-    room = min(MAX_SHARED_TASK_ROWS, -(-sum(map(_size, ranges)) // at_least))
+def _coalesce(ranges: Sequence[OffsetRange], at_least: int, at_most: int) -> list[tuple[OffsetRange, ...]]:
+    """Neighbours are combined into a task as long as it has `at_most` records and `at_least` tasks remain."""
+    room = min(at_most, -(-sum(map(_size, ranges)) // at_least))
     may_join = len(ranges) - at_least
     tasks: list[list[OffsetRange]] = []
     rows = 0

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from holdfast.client.cluster_client import ClusterClient
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.coordinator_client import CoordinatorClient
+from holdfast.client.errors import RequestTimedOut
 from holdfast.client.metadata import Metadata
-from holdfast.client.offsets import EARLIEST, LATEST, list_offsets
+from holdfast.client.offsets import EARLIEST, LATEST
 from holdfast.client.runtime import SYSTEM
 from holdfast.client.settings import NetworkSettings
-from holdfast.spark import restart_warning
+from holdfast.spark import new_checkpoint, restart_warning
 from holdfast.spark.batch_offsets import BatchOffsets, OffsetRange
 from holdfast.spark.first_contact import reach_a_broker
 from holdfast.spark.group_members import QueryMembers
 from holdfast.spark.manual_assignment import ManualAssignment
-from holdfast.spark.options import ReadOptions
-from holdfast.spark.partition_state import PartitionState
-from holdfast.spark.planning import limited
+from holdfast.spark.offsets_option import list_ends
+from holdfast.spark.options import NewCheckpoint, ReadOptions
+from holdfast.spark.partition_state import PartitionState, Restart
+from holdfast.spark.planning import limited, waits_for_more
 from holdfast.spark.replay import skip_before, write_decision
 from holdfast.spark.runner_process import driver_age_s
 from holdfast.spark.watermarks import Watermarks
@@ -36,6 +38,8 @@ API_TIMEOUT_MS: Final = 60_000
 HANDOVER_TIMEOUT_S: Final = 5.0
 """How long a query with Trigger.AvailableNow waits for its first partitions: with the cooperative protocol, the earlier
 members revoke theirs one rebalance later."""
+
+RETRY_S: Final = 0.1
 
 logger = logging.getLogger("holdfast.spark")
 
@@ -65,6 +69,8 @@ class StreamPlanner:
         self._had_assignment = False
         self.end_offsets: dict[TopicPartition, int] = {}
         """The last known end offsets of the assigned partitions."""
+        for name, why in options.ignored.items():
+            logger.warning("option %s has no effect: %s", name, why)
 
     def _make_assignment(self) -> QueryMembers | ManualAssignment:
         options = self._options
@@ -85,28 +91,55 @@ class StreamPlanner:
         """The query ends at the current ends of the topics (Trigger.AvailableNow)."""
         self._targets = self._watermarks.fetch(self._all_partitions(), LATEST)
 
-    def latest_offset(self, start: dict[str, Any], max_records: int | None) -> dict[str, Any]:
-        """The end of the next batch, of at most `max_records` records; `start` itself if there is nothing to read."""
+    def latest_offset(
+        self, start: dict[str, Any], max_records: int | None, min_records: int | None = None
+    ) -> dict[str, Any]:
+        """The end of the next batch, of at most `max_records` records; `start` itself if there is nothing to read, or
+        less than `min_records` before maxTriggerDelay has passed."""
         done = BatchOffsets.from_json(start)
         self._join_once(done, done.end)
         self._assignment.touch_poll()
         self._commit_finished(done.end)
         self._wait_for_assignment()
+        self._commit_restarts()
         positions = self._state.positions()
         self.end_offsets = self._watermarks.fetch(positions, LATEST)
         ranges, went_back = self._readable_ranges(positions)
         # Commits offsets of the checkpoint that are ahead of the group's, for partitions that were assigned just now;
         # the logs reach that far. There may be no further call (Trigger.AvailableNow with nothing to read).
         self._assignment.commit()
+        if not went_back and self._waits_for_more(ranges, min_records, done.planned_ms):
+            return start
         kept = self._state.plan_batch(limited(ranges, max_records))
         needs_batch = went_back or any(one.start < one.end for one in kept)
         # Without the initial partitions in the checkpoint, the first batch is planned although it is empty.
         if not needs_batch and done.initial_partitions is not None:
             return start
-        ranges_of = {one.where: (one.start, one.end) for one in kept}
-        self._planned = BatchOffsets(ranges_of, self._initial_partitions, _now_ms()).to_json()
+        if done.initial_partitions is None:
+            self._state.restart_only_after(self._committed(self._state.restarts()))
+        self._planned = self._batch_of(kept).to_json()
         self._replayed = None
         return self._planned
+
+    def _waits_for_more(self, ranges: list[OffsetRange], min_records: int | None, planned_ms: int | None) -> bool:
+        """By the time in the checkpoint, so that a restart neither shortens nor extends the delay. A query with
+        Trigger.AvailableNow would end without the remaining records."""
+        if self._targets is not None:
+            return False
+        since_s = None if planned_ms is None else (_now_ms() - planned_ms) / 1000
+        return waits_for_more(ranges, min_records, since_s, self._options.max_trigger_delay_s)
+
+    def _batch_of(self, ranges: list[OffsetRange]) -> BatchOffsets:
+        return BatchOffsets(
+            {one.where: (one.start, one.end) for one in ranges},
+            self._initial_partitions,
+            _now_ms(),
+            {
+                where: (one.committed, one.offset)
+                for where, one in self._state.restarts().items()
+                if one.committed is not None
+            },
+        )
 
     def plan_batch(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetRange]:
         """The ranges of the batch that ends there."""
@@ -136,15 +169,40 @@ class StreamPlanner:
             return
         self._state.mark_processed(reached)
         found = self._metadata()
-        if progress.initial_partitions is not None:
-            self._initial_partitions = progress.initial_partitions
+        initial = progress.initial_partitions
+        if initial is None:
+            initial = {name: found.topic(name).partitions for name in self._names(found)}
+            self._begin_checkpoint(self._partitions_of(initial))
         else:
-            self._initial_partitions = {name: found.topic(name).partitions for name in self._names(found)}
+            self._continue_restarts(progress)
+        self._initial_partitions = initial
         if isinstance(self._assignment, ManualAssignment):
             self._assignment.join()
         elif self._options.topics is not None:
             self._warn_of_short_session(progress.planned_ms)
             self._assignment.join(self._options.topics)
+
+    def _begin_checkpoint(self, partitions: list[TopicPartition]) -> None:
+        """Before the query joins, so that a query that fails here causes no rebalance."""
+        if self._options.group_id is None:
+            return
+        deadline = time.monotonic() + self._timeout_s
+        self._state.restart_at(
+            new_checkpoint.restarts(
+                self._options,
+                lambda: self._options.starting.resolve(
+                    self._network, partitions, deadline, read_committed=self._read_committed
+                ),
+                lambda: self._committed(partitions),
+            )
+        )
+
+    def _continue_restarts(self, progress: BatchOffsets) -> None:
+        """Partitions that were not assigned to the query yet when it ran before."""
+        if self._options.new_checkpoint is NewCheckpoint.STARTING_OFFSETS:
+            self._state.restart_at(
+                {where: Restart(offset, committed) for where, (committed, offset) in progress.restarts.items()}
+            )
 
     def _warn_of_short_session(self, planned_ms: int | None) -> None:
         """Before the query joins, because afterwards an expired static member cannot be detected."""
@@ -176,25 +234,29 @@ class StreamPlanner:
         if self._options.topics is None:
             return list(self._options.partitions)
         found = self._metadata()
-        return [(name, number) for name in self._names(found) for number in range(found.topic(name).partitions)]
+        return self._partitions_of({name: found.topic(name).partitions for name in self._names(found)})
+
+    def _partitions_of(self, counts: Mapping[str, int]) -> list[TopicPartition]:
+        if self._options.topics is None:
+            return list(self._options.partitions)
+        return [(name, number) for name, count in counts.items() for number in range(count)]
 
     def _start_offsets(
         self, network: ClusterClient, unknown: list[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, int]:
         """Start offsets where the group has none. Called by the members' threads."""
-        wanted = {where: self._start_offset(where) for where in unknown}
-        ends = {where: offset for where, offset in wanted.items() if offset < 0}
-        return wanted | list_offsets(network, ends, deadline, read_committed=self._read_committed)
+        known = {where: offset for where in unknown if (offset := self._known_start(where)) is not None}
+        first = [where for where in unknown if where not in known]
+        starting = self._options.starting.resolve(network, first, deadline, read_committed=self._read_committed)
+        return known | list_ends(network, known, deadline, read_committed=self._read_committed) | starting
 
-    def _start_offset(self, where: TopicPartition) -> int:
-        """A partition that the query has read continues at its offset. Otherwise startingOffsets applies; but
-        partitions that were added later are read from their beginning, because they have not been read."""
+    def _known_start(self, where: TopicPartition) -> int | None:
+        """A partition that the query has read continues at its offset. Partitions that were added later are read from
+        their beginning, because they have not been read. Otherwise None: startingOffsets applies."""
         finished = self._state.processed_offset(where)
         if finished is not None:
             return finished
-        if where[1] < (self._initial_partitions or {}).get(where[0], 0):
-            return self._options.starting.of(where, "startingOffsets")
-        return EARLIEST
+        return None if where[1] < (self._initial_partitions or {}).get(where[0], 0) else EARLIEST
 
     def _wait_for_assignment(self) -> None:
         if self._had_assignment and self._targets is None:
@@ -208,9 +270,12 @@ class StreamPlanner:
             logger.warning("the group has not settled within %s s; continuing with the current assignment", timeout_s)
         deadline = time.monotonic() + HANDOVER_TIMEOUT_S
         while (
-            self._targets and not self._had_assignment and not self._state.positions() and time.monotonic() < deadline
+            self._targets
+            and not self._had_assignment
+            and not self._state.has_partitions()
+            and time.monotonic() < deadline
         ):
-            self._network.pause(0.1)
+            self._network.pause(RETRY_S)
             self._assignment.wait_until_settled(max(0.0, deadline - time.monotonic()))
         self._had_assignment = settled
 
@@ -220,6 +285,23 @@ class StreamPlanner:
         self._state.mark_processed(reached)
         self._assignment.commit()
         self._state.batch_done()
+
+    def _commit_restarts(self) -> None:
+        """Commits the start offsets that are before the offsets of the group. Partitions without this commit are not
+        planned. The next trigger tries again, but a query with Trigger.AvailableNow may have no other."""
+        deadline = time.monotonic() + self._timeout_s
+        while self._state.uncommitted_restarts():
+            self._assignment.commit()
+            left = self._state.uncommitted_restarts()
+            if not left or self._targets is None:
+                return
+            if time.monotonic() > deadline:
+                raise RequestTimedOut(
+                    f"the start offsets of {len(left)} partitions could not be committed to the group "
+                    f"{self._options.group_id!r} (newCheckpoint=startingOffsets); see the warnings in the driver's log"
+                )
+            self._network.pause(RETRY_S)
+            self._assignment.wait_until_settled(max(0.0, deadline - time.monotonic()))
 
     def _readable_ranges(self, positions: Mapping[TopicPartition, int]) -> tuple[list[OffsetRange], bool]:
         """The available range of each partition, and whether one was rewound because its log was truncated."""
@@ -252,7 +334,7 @@ class StreamPlanner:
         now, because Spark's checkpoint says that this batch has read them."""
         self._commit_finished(before)
         self._wait_for_assignment()
-        ranges = skip_before(batch.offset_ranges, self._committed(batch))
+        ranges = skip_before(batch.offset_ranges, self._committed(batch.ranges))
         if not self._options.fail_on_data_loss:
             ranges = self._skip_deleted(ranges)
         self._state.replan_batch(one.where for one in ranges if one.start < one.end)
@@ -260,12 +342,12 @@ class StreamPlanner:
             write_decision(self._options.replay_directory, batch, ranges)
         return ranges
 
-    def _committed(self, batch: BatchOffsets) -> dict[TopicPartition, int]:
-        """The offsets that the group has committed since."""
-        if self._options.group_id is None:
+    def _committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that the group has committed."""
+        if self._options.group_id is None or not partitions:
             return {}
         with CoordinatorClient(self._network, self._options.group_id) as coordinator:
-            found = coordinator.fetch_offsets(list(batch.ranges), time.monotonic() + self._timeout_s)
+            found = coordinator.fetch_offsets(list(partitions), time.monotonic() + self._timeout_s)
         return {where: committed.offset for where, committed in found.items()}
 
     def _skip_deleted(self, ranges: list[OffsetRange]) -> list[OffsetRange]:

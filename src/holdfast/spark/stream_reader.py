@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.spark.stream_planner import StreamPlanner
 
+NO_MAXIMUM: Final = 2**63 - 1
 LEAVE_TIMEOUT_S: Final = 6.0
 """How long a reader may take to leave its group."""
 
@@ -65,7 +66,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- on the driver -------------------------------------------------------------------------------------------------
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """With a minimum, a limit that is never reached: Spark's ReadMinRows has no maximum delay, and ReadAllAvailable
+        (Trigger.Once) means that the minimum does not apply."""
         max_records = self._options.max_offsets_per_trigger
+        if max_records is None and self._options.min_offsets_per_trigger is not None:
+            max_records = NO_MAXIMUM
         return ReadAllAvailable() if max_records is None else ReadMaxRows(max_records)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -78,7 +83,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @user_facing
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return self._get_planner().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if not isinstance(limit, ReadMaxRows):
+            return self._get_planner().latest_offset(start, None)
+        return self._get_planner().latest_offset(start, limit.max_rows, self._options.min_offsets_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The end offsets of the query's partitions, so that Spark's progress report shows the lag, and its instance
@@ -93,7 +100,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @user_facing
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = self._get_planner().plan_batch(start, end)
-        return [OffsetRanges(task) for task in split_into_tasks(ranges, self._options.min_partitions)]
+        options = self._options
+        tasks = split_into_tasks(ranges, options.min_partitions, options.max_records_per_partition)
+        return [OffsetRanges(task) for task in tasks]
 
     @user_facing
     def commit(self, end: dict[str, Any]) -> None:  # noqa: ARG002 - called a batch late; `latestOffset` already has it

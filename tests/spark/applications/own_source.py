@@ -25,8 +25,8 @@ Options = Mapping[str, str]
 Rows = list[list[Any]]
 
 
-def batch(spark: SparkSession, options: Options) -> Rows:
-    return _shown(spark.read.format("kafka").options(**options, includeHeaders="true").load())
+def batch(spark: SparkSession, options: Options, source: str = "kafka") -> Rows:
+    return _shown(spark.read.format(source).options(**options, includeHeaders="true").load())
 
 
 def columns(spark: SparkSession, options: Options) -> str:

@@ -17,7 +17,7 @@ OFFSETS = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)).map(la
 RANGES = st.dictionaries(st.tuples(NAMES, st.integers(0, 100_000)), OFFSETS, max_size=20)
 BEGUN = st.dictionaries(NAMES, st.integers(0, 100_000), max_size=3)
 PROGRESS = st.builds(BatchOffsets, RANGES, st.none() | BEGUN) | st.builds(
-    BatchOffsets, RANGES, BEGUN, st.integers(0, 2**53)
+    BatchOffsets, RANGES, BEGUN, st.integers(0, 2**53), RANGES
 )
 
 
@@ -32,7 +32,10 @@ def test_a_checkpoint_is_read_as_it_was_written(progress: BatchOffsets) -> None:
 @given(PROGRESS)
 def test_the_text_does_not_depend_on_the_order_in_which_partitions_came(progress: BatchOffsets) -> None:
     turned = BatchOffsets(
-        dict(reversed(list(progress.ranges.items()))), progress.initial_partitions, progress.planned_ms
+        dict(reversed(list(progress.ranges.items()))),
+        progress.initial_partitions,
+        progress.planned_ms,
+        dict(reversed(list(progress.restarts.items()))),
     )
 
     assert json.dumps(turned.to_json()) == json.dumps(progress.to_json())
@@ -55,6 +58,14 @@ def test_checkpoint_json_has_plan_time_and_old_checkpoints_parse_without_it() ->
     )
 
 
+def test_checkpoint_json_has_the_starts_of_partitions_that_were_never_assigned() -> None:
+    progress = BatchOffsets({("orders", 0): (0, 9)}, {"orders": 2}, 5, {("orders", 1): (950, 0)})
+
+    assert json.dumps(progress.to_json()) == (
+        '{"orders": {"0": [0, 9]}, "": {"orders": 2, "": 5, "not assigned": {"orders": {"1": [950, 0]}}}}'
+    )
+
+
 @pytest.mark.parametrize("nothing", [None, {}])
 def test_before_the_first_batch_there_is_nothing(nothing: dict[str, Any] | None) -> None:
     progress = BatchOffsets.from_json(nothing)
@@ -71,6 +82,7 @@ def test_before_the_first_batch_there_is_nothing(nothing: dict[str, Any] | None)
         {"orders": {"0": [None, 2]}},
         {"orders": [1, 2]},
         {"": 5},
+        {"": {"orders": 2, "not assigned": {"orders": {"1": 950}}}},
         {"offset": 5},
         ["orders"],
     ],

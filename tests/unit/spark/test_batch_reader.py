@@ -24,6 +24,7 @@ from tests.support.holdfast_broker import HoldfastBroker
 
 CLIENT = ConfluentClient()
 EACH = 20
+START_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +99,85 @@ def test_offsets_of_other_partitions_than_those_that_are_read_are_refused(
         planned(quick_holdfast, subscribe=filled, startingOffsets=places(filled, p0=5, p1=5, p2=5))
     with pytest.raises(ConfigError, match=f"startingOffsets has no offset for {filled}-1"):
         planned(quick_holdfast, subscribe=filled, startingOffsets=places(filled, p0=5))
-    with pytest.raises(ConfigError, match=f"endingOffsets has 6 for {filled}-0, and startingOffsets 7"):
+    with pytest.raises(
+        ConfigError, match=f"endingOffsets is at offset 6 of {filled}-0, and startingOffsets is after it, at 7"
+    ):
         both = {"startingOffsets": places(filled, p0=7), "endingOffsets": places(filled, p0=6)}
         planned(quick_holdfast, assign=json.dumps({filled: [0]}), **both)
+
+
+@pytest.fixture(scope="module")
+def timed(quick_holdfast: HoldfastBroker) -> str:
+    """A topic of two partitions: one record a second from START_MS on, twenty in the first and ten in the second."""
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    CLIENT.create_topic(quick_holdfast.bootstrap, topic, 2, {"retention.ms": "-1"})
+    for partition, count in enumerate((20, 10)):
+        records = [Record(b"x", timestamp_ms=START_MS + 1000 * number) for number in range(count)]
+        CLIENT.produce(quick_holdfast.bootstrap, topic, records, partition)
+    return topic
+
+
+def test_a_batch_starts_and_ends_at_the_given_times(quick_holdfast: HoldfastBroker, timed: str) -> None:
+    starting, ending = {"p0": START_MS + 1, "p1": START_MS + 5000}, {"p0": START_MS + 7000, "p1": START_MS + 99_000}
+    by_partition = {
+        "startingOffsetsByTimestamp": places(timed, **starting),
+        "endingOffsetsByTimestamp": places(timed, **ending),
+    }
+    for_all = {"startingTimestamp": START_MS + 8000, "endingTimestamp": START_MS + 9500}
+
+    assert planned(quick_holdfast, subscribe=timed, **by_partition) == [
+        OffsetRange(timed, 0, 1, 7),
+        OffsetRange(timed, 1, 5, 10),
+    ]
+    both = [OffsetRange(timed, 0, 8, 10), OffsetRange(timed, 1, 8, 10)]
+    assert planned(quick_holdfast, subscribe=timed, **for_all) == both
+    assert planned(quick_holdfast, subscribe=timed, **by_partition, **for_all) == both  # precedence
+
+
+def test_a_partition_without_records_after_the_time_is_an_error_or_empty(
+    quick_holdfast: HoldfastBroker, timed: str
+) -> None:
+    late = {"subscribe": timed, "startingTimestamp": START_MS + 15_000}
+
+    with pytest.raises(
+        ConfigError,
+        match=rf"startingTimestamp has {START_MS + 15_000} \(2023-11-14T22:13:35\+00:00\) for {timed}-1, which has no "
+        "record at or after that time: .*startingOffsetsByTimestampStrategy=latest",
+    ):
+        planned(quick_holdfast, **late)
+    assert planned(quick_holdfast, **late, startingOffsetsByTimestampStrategy="latest") == [
+        OffsetRange(timed, 0, 15, 20)
+    ]
+
+
+def test_a_batch_that_ends_before_its_start_is_refused(quick_holdfast: HoldfastBroker, timed: str) -> None:
+    backwards = {"startingTimestamp": START_MS + 9000, "endingTimestamp": START_MS + 5000}
+
+    with pytest.raises(ConfigError, match=r"endingTimestamp is at offset 5 .* and startingTimestamp is after it, at 9"):
+        planned(quick_holdfast, subscribe=timed, **backwards)
+
+
+def test_tasks_have_a_maximum_of_records(quick_holdfast: HoldfastBroker, timed: str) -> None:
+    tasks = reader(quick_holdfast, subscribe=timed, maxRecordsPerPartition=8).partitions()
+
+    assert [sum(one.end - one.start for one in task.ranges) for task in tasks if isinstance(task, OffsetRanges)] == [
+        6,
+        7,
+        7,
+        5,
+        5,
+    ]
+
+
+def test_an_option_without_effect_is_logged(
+    quick_holdfast: HoldfastBroker, timed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned(quick_holdfast, subscribe=timed)
+    assert "has no effect" not in caplog.text
+
+    planned(quick_holdfast, subscribe=timed, **{"kafkaConsumer.pollTimeoutMs": "500"})
+
+    assert "option kafkaConsumer.pollTimeoutMs has no effect: an executor waits for records" in caplog.text
 
 
 def test_missing_topics_and_brokers_are_reported(quick_holdfast: HoldfastBroker, filled: str) -> None:

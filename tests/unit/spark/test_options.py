@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.client.errors import ConfigError
 from holdfast.client.offsets import EARLIEST, LATEST
-from holdfast.spark.options import ReadOptions, batch_options, stream_options
+from holdfast.spark.options import NewCheckpoint, ReadOptions, batch_options, stream_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 BATCH = {**SERVERS, "subscribe": "orders"}
@@ -27,6 +27,8 @@ def test_what_a_streaming_query_has_if_nothing_is_said() -> None:
     assert options.starting.all_partitions == LATEST
     assert (options.members, options.revoke_timeout_s) == (1, 10.0)
     assert options.max_offsets_per_trigger is None and options.min_partitions is None
+    assert options.min_offsets_per_trigger is None and options.max_trigger_delay_s == 900
+    assert options.max_records_per_partition is None and options.new_checkpoint is None
     assert options.fail_on_data_loss and not options.include_headers
     (config,) = options.consumer_configs()
     assert [one.name for one in config.assignors] == ["cooperative-sticky", "range"]
@@ -42,12 +44,19 @@ def test_names_are_taken_without_regard_to_case() -> None:
             "SUBSCRIBE": "Orders, Returns",
             "startingoffsets": "EARLIEST",
             "maxOffsetsPERTrigger": "100",
+            "MINoffsetsPerTrigger": "10",
+            "maxtriggerdelay": "2h",
+            "MaxRecordsPerPartition": "1000",
+            "NEWCHECKPOINT": "StartingOFFSETS",
         }
     )
 
     assert options.group_id == "Billing"
     assert options.topics is not None and options.topics.names == {"Orders", "Returns"}
     assert options.starting.all_partitions == EARLIEST and options.max_offsets_per_trigger == 100
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_s) == (10, 7200)
+    assert options.max_records_per_partition == 1000
+    assert options.new_checkpoint is NewCheckpoint.STARTING_OFFSETS
 
 
 def test_what_begins_with_kafka_is_passed_on() -> None:
@@ -94,9 +103,9 @@ def test_partitions_and_offsets_one_by_one() -> None:
     )
 
     assert options.partitions == (("orders", 0), ("orders", 1), ("returns", 2))
-    assert [options.starting.of(where, "startingOffsets") for where in options.partitions] == [23, EARLIEST, LATEST]
+    assert [options.starting.of(where) for where in options.partitions] == [23, EARLIEST, LATEST]
     with pytest.raises(ConfigError, match="startingOffsets has no offset for orders-7: name every partition"):
-        options.starting.of(("orders", 7), "startingOffsets")
+        options.starting.of(("orders", 7))
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("10s", 10), ("1.5 s", 1.5), ("2m", 120), ("1min", 60)])
@@ -104,11 +113,62 @@ def test_times_have_a_unit(text: str, seconds: float) -> None:
     assert stream(revokeTimeout=text).revoke_timeout_s == seconds
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("250", 0.25), ("15m", 900), ("1d", 86_400), ("500us", 0.0005)])
+def test_a_trigger_delay_without_a_unit_is_in_milliseconds(text: str, seconds: float) -> None:
+    """As in Spark's own source."""
+    assert stream(maxTriggerDelay=text).max_trigger_delay_s == seconds
+
+
 def test_a_batch_needs_no_group() -> None:
     options = batch_options({**BATCH, "endingOffsets": '{"orders": {"0": 50}}'})
 
     assert options.group_id is None and options.starting.all_partitions == EARLIEST
-    assert options.ending.of(("orders", 0), "endingOffsets") == 50
+    assert options.ending.of(("orders", 0)) == 50
+
+
+def test_one_timestamp_takes_precedence_over_timestamps_and_offsets() -> None:
+    given = {
+        "startingOffsets": "latest",
+        "startingOffsetsByTimestamp": '{"orders": {"0": 50}}',
+        "startingTimestamp": " 1700000000000 ",
+        "endingOffsets": "earliest",
+        "endingOffsetsByTimestamp": '{"orders": {"0": 60}}',
+        "endingTimestamp": "1700000001000",
+    }
+
+    def applied(*left_out: str) -> list[tuple[str, int, bool]]:
+        options = batch_options({**BATCH, **{name: value for name, value in given.items() if name not in left_out}})
+        return [(one.name, one.of(("orders", 0)), one.is_timestamp) for one in (options.starting, options.ending)]
+
+    assert applied() == [("startingTimestamp", 1700000000000, True), ("endingTimestamp", 1700000001000, True)]
+    assert applied("startingTimestamp", "endingTimestamp") == [
+        ("startingOffsetsByTimestamp", 50, True),
+        ("endingOffsetsByTimestamp", 60, True),
+    ]
+
+
+def test_a_partition_without_later_records_has_a_strategy_at_the_start_alone() -> None:
+    def latest(**more: str) -> tuple[bool, bool]:
+        options = batch_options({**BATCH, "startingTimestamp": "5", "endingTimestamp": "6", **more})
+        return options.starting.latest_without_match, options.ending.latest_without_match
+
+    assert latest() == latest(startingOffsetsByTimestampStrategy="ERROR") == (False, True)
+    assert latest(startingOffsetsByTimestampStrategy="Latest") == (True, True)
+
+
+def test_every_partition_needs_a_timestamp() -> None:
+    options = stream(startingOffsetsByTimestamp='{"orders": {"0": 50}}')
+
+    with pytest.raises(ConfigError, match="startingOffsetsByTimestamp has no timestamp for orders-1: name every"):
+        options.starting.of(("orders", 1))
+
+
+def test_options_of_sparks_source_that_change_no_row_are_taken_and_named() -> None:
+    given = {"kafkaConsumer.pollTimeoutMs": "512", "fetchOffset.numRetries": "3", "fetchoffset.retryintervalms": "10"}
+
+    assert list(stream(**given).ignored) == list(batch_options({**BATCH, **given}).ignored)
+    assert stream(**given).ignored["fetchOffset.numRetries"].endswith("until kafka.default.api.timeout.ms has passed")
+    assert stream().ignored == {}
 
 
 def test_options_travel_to_the_executors_and_keep_their_secrets() -> None:
@@ -135,6 +195,54 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "a number of Kafka's": ({**STREAM, "kafka.session.timeout.ms": "soon"}, "'kafka.'.*session.timeout.ms is 'soon'"),
     "an assignor": ({**STREAM, "kafka.partition.assignment.strategy": "best"}, "partition.assignment.strategy.*best"),
     "ending": ({**STREAM, "endingOffsets": "latest"}, "option endingOffsets is not for a streaming query"),
+    "ending at a time": ({**STREAM, "endingTimestamp": "5"}, "option endingTimestamp is not for a streaming query"),
+    "ending at times": (
+        {**STREAM, "endingOffsetsByTimestamp": "{}"},
+        "option endingOffsetsByTimestamp is not for a streaming query",
+    ),
+    "a prefix of groups": (
+        {**STREAM, "groupidprefix": "g"},
+        "option groupidprefix is not supported: a streaming query is a member of the group that kafka.group.id names",
+    ),
+    "a timestamp": (
+        {**STREAM, "startingTimestamp": "2026-11-18"},
+        "option startingTimestamp is '2026-11-18'; it is one time for all partitions, in milliseconds since 1970",
+    ),
+    "a negative timestamp": ({**STREAM, "startingTimestamp": "-1"}, "option startingTimestamp is '-1'; it is one time"),
+    "timestamps": (
+        {**STREAM, "startingOffsetsByTimestamp": "earliest"},
+        "option startingOffsetsByTimestamp is 'earliest'; it can be like",
+    ),
+    "negative timestamps": (
+        {**STREAM, "startingOffsetsByTimestamp": '{"t": {"0": -2}}'},
+        "startingOffsetsByTimestamp has -2 for t-0; it is a time in milliseconds since 1970",
+    ),
+    "a strategy": (
+        {**STREAM, "startingOffsetsByTimestampStrategy": "earliest"},
+        "startingOffsetsByTimestampStrategy is 'earliest'; it can be error, latest",
+    ),
+    "a minimum above the maximum": (
+        {**STREAM, "minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"},
+        "minOffsetsPerTrigger is 6, and maxOffsetsPerTrigger 5: no batch can have both",
+    ),
+    "a minimum": ({**STREAM, "minOffsetsPerTrigger": "0"}, "minOffsetsPerTrigger is '0'; it must be a whole number"),
+    "a delay": ({**STREAM, "maxTriggerDelay": "soon"}, "option maxTriggerDelay is 'soon'; it is a time with its unit"),
+    "records of a task": (
+        {**STREAM, "maxRecordsPerPartition": "-1"},
+        "maxRecordsPerPartition is '-1'; it must be a wh",
+    ),
+    "a new checkpoint": (
+        {**STREAM, "newCheckpoint": "earliest"},
+        "newCheckpoint is 'earliest'; it can be group, startingOffsets, fail",
+    ),
+    "a new checkpoint without a start": (
+        {**STREAM, "newCheckpoint": "startingOffsets"},
+        "option newCheckpoint is startingOffsets, but none of startingTimestamp, .* is given: their default is latest",
+    ),
+    "a new checkpoint without a group": (
+        {**SERVERS, "assign": '{"t": [0]}', "newCheckpoint": "group"},
+        "option newCheckpoint needs kafka.group.id: without a group",
+    ),
     "auto commit": ({**STREAM, "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit cannot be set: a batch"),
     "reset": ({**STREAM, "kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: startingOff"),
     "a start": (
@@ -184,6 +292,11 @@ def test_a_mistake_in_a_streaming_query_is_reported_in_one_sentence(case: str) -
         ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest"),
         ({"endingOffsets": '{"orders": {"0": -2}}'}, "endingOffsets cannot be earliest"),
         ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is not for a batch"),
+        ({"minOffsetsPerTrigger": "5"}, "option minOffsetsPerTrigger is not for a batch"),
+        ({"maxTriggerDelay": "5m"}, "option maxTriggerDelay is not for a batch"),
+        ({"newCheckpoint": "group"}, "option newCheckpoint is not for a batch"),
+        ({"groupIdPrefix": "g"}, "option groupIdPrefix is not supported: .* and a batch uses no group; remove it"),
+        ({"endingTimestamp": "now"}, "option endingTimestamp is 'now'; it is one time for all partitions"),
         ({"members": "2"}, "option members is not for a batch"),
         ({"revokeTimeout": "2s"}, "option revokeTimeout is not for a batch"),
         ({"kafka.isolaton.level": "read_committed"}, "'kafka.'.*'isolaton.level'"),

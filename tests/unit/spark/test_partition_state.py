@@ -6,7 +6,7 @@ import threading
 import time
 
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.partition_state import PartitionState
+from holdfast.spark.partition_state import PartitionState, Restart
 from tests.support.eventually import eventually
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
@@ -178,3 +178,79 @@ def test_a_partition_created_again_is_rewound() -> None:
     holdings.committed({P0: 7})
     holdings.mark_processed({P0: 9})
     assert holdings.uncommitted() == {0: {P0: 9}}
+
+
+# -- partitions that begin before the offset of the group --------------------------------------------------------------
+
+
+def test_a_restart_is_planned_only_after_its_start_is_committed() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(3), P1: Restart(3)})
+    holdings.assigned(0, {P0: 10, P2: 10})
+
+    assert holdings.has_partitions() and holdings.positions() == {P2: 10}
+    assert holdings.uncommitted_restarts() == {P0}
+    assert holdings.uncommitted() == {0: {P0: 3}}
+
+    holdings.committed({P0: 3})
+
+    assert holdings.positions() == {P0: 3, P2: 10}
+    assert holdings.uncommitted_restarts() == set() and holdings.uncommitted() == {}
+
+
+def test_a_restart_never_skips_records_of_the_group() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(30), P1: Restart(10)})
+    holdings.assigned(0, {P0: 10, P1: 10})
+
+    assert holdings.positions() == {P0: 10, P1: 10}
+    assert holdings.uncommitted_restarts() == set()
+
+
+def test_a_restarted_partition_is_restarted_once() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(3), P1: Restart(3)})
+    holdings.assigned(0, {P0: 10})
+    holdings.committed({P0: 3})
+
+    holdings.plan_batch(ranges((P0, 3, 5)))
+    holdings.revoked(0, [P0])
+    holdings.assigned(0, {P0: 8})
+
+    assert holdings.positions() == {P0: 8}
+    assert holdings.restarts() == {P1: Restart(3)}
+
+
+def test_partitions_that_come_after_the_first_batch_restart_if_the_group_stands_still() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(3), P1: Restart(3), P2: Restart(3), ("t", 3): Restart(3)})
+
+    holdings.restart_only_after({P0: 10, P1: 10, P2: 2})
+    holdings.assigned(0, {P0: 10, P1: 11, P2: 10, ("t", 3): 10})
+
+    assert holdings.uncommitted_restarts() == {P0}  # the others have an owner that goes on
+    assert holdings.positions() == {P1: 11, P2: 10, ("t", 3): 10}
+
+
+def test_a_restart_that_was_revoked_before_its_commit_is_tried_again() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(3)})
+    holdings.assigned(0, {P0: 10})
+    assert holdings.uncommitted_restarts() == {P0}
+
+    holdings.revoked(0)
+    assert holdings.uncommitted_restarts() == set() and not holdings.has_partitions()
+    holdings.assigned(1, {P0: 10})
+
+    assert holdings.uncommitted() == {1: {P0: 3}}
+
+
+def test_a_restart_beyond_the_end_of_the_log_continues_there_as_every_other_partition() -> None:
+    holdings = PartitionState()
+    holdings.restart_at({P0: Restart(3)})
+    holdings.assigned(0, {P0: 10})
+    holdings.committed({P0: 3})
+
+    holdings.rewind(P0, 2)
+
+    assert holdings.positions() == {P0: 2} and holdings.uncommitted() == {0: {P0: 2}}

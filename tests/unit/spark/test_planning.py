@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.planning import MAX_SHARED_TASK_ROWS, limited, split_into_tasks
+from holdfast.spark.planning import MAX_SHARED_TASK_ROWS, limited, split_into_tasks, waits_for_more
 
 
 def sizes(ranges: list[OffsetRange]) -> list[int]:
@@ -92,12 +92,38 @@ def test_all_is_read_in_the_end(ranges: list[OffsetRange], most: int) -> None:
     assert at == {one.where: one.end for one in ranges}
 
 
+# -- whether there is enough ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("records", "min_records", "since_s", "waits"),
+    [
+        (9, 10, 0.0, True),
+        (9, 10, 59.9, True),
+        (0, 10, 30.0, True),
+        (10, 10, 0.0, False),
+        (9, 10, 60.0, False),  # long enough
+        (9, 10, None, False),  # the first batch
+        (9, 10, -1.0, False),  # the clock was set back: it would wait for an unknown time
+        (1, None, 0.0, False),
+    ],
+)
+def test_a_batch_waits_for_its_minimum_and_no_longer_than_the_delay(
+    records: int, min_records: int | None, since_s: float | None, waits: bool
+) -> None:
+    ranges = [OffsetRange("t", 0, 100, 100 + records // 2), OffsetRange("t", 1, 7, 7 + records - records // 2)]
+
+    assert waits_for_more(ranges, min_records, since_s, 60.0) is waits
+
+
 # -- into tasks ------------------------------------------------------------------------------------------------------
 
 
-@given(some_ranges(), st.one_of(st.none(), st.integers(1, 200)))
-def test_tasks_cover_the_ranges_once_and_in_order(ranges: list[OffsetRange], min_partitions: int | None) -> None:
-    tasks = split_into_tasks(ranges, min_partitions)
+@given(some_ranges(), st.one_of(st.none(), st.integers(1, 200)), st.one_of(st.none(), st.integers(100, 100_000)))
+def test_tasks_cover_the_ranges_once_and_in_order(
+    ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> None:
+    tasks = split_into_tasks(ranges, min_partitions, max_records)
 
     parts = [part for task in tasks for part in task]
     assert all(task for task in tasks)
@@ -112,9 +138,32 @@ def test_tasks_cover_the_ranges_once_and_in_order(ranges: list[OffsetRange], min
     assert joined == sorted(one for one in ranges if one.start < one.end)
 
 
-@given(some_ranges(), st.integers(1, 200))
-def test_there_are_as_many_tasks_as_are_asked_for(ranges: list[OffsetRange], min_partitions: int) -> None:
-    assert len(split_into_tasks(ranges, min_partitions)) >= min(min_partitions, sum(sizes(ranges)))
+@given(some_ranges(), st.integers(1, 200), st.one_of(st.none(), st.integers(100, 100_000)))
+def test_there_are_as_many_tasks_as_are_asked_for(
+    ranges: list[OffsetRange], min_partitions: int, max_records: int | None
+) -> None:
+    assert len(split_into_tasks(ranges, min_partitions, max_records)) >= min(min_partitions, sum(sizes(ranges)))
+
+
+@given(some_ranges(largest=2_000), st.integers(1, 500), st.one_of(st.none(), st.integers(1, 200)))
+def test_no_task_has_more_records_than_it_may(
+    ranges: list[OffsetRange], max_records: int, min_partitions: int | None
+) -> None:
+    tasks = split_into_tasks(ranges, min_partitions, max_records)
+
+    assert all(sum(sizes(list(task))) <= max_records for task in tasks)
+
+
+def test_a_partition_is_cut_into_equal_parts_of_at_most_that_many_records() -> None:
+    ranges = [OffsetRange("t", 0, 10, 10 + 25), OffsetRange("t", 1, 0, 4), OffsetRange("t", 2, 0, 4)]
+
+    assert split_into_tasks(ranges, None, 10) == [
+        (OffsetRange("t", 0, 10, 18),),
+        (OffsetRange("t", 0, 18, 26),),
+        (OffsetRange("t", 0, 26, 35),),
+        (OffsetRange("t", 1, 0, 4), OffsetRange("t", 2, 0, 4)),
+    ]
+    assert len(split_into_tasks(ranges, 8, 10)) == 8
 
 
 @given(some_ranges())

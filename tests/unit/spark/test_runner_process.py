@@ -187,6 +187,15 @@ def test_a_reader_travels_to_the_executors() -> None:
     assert isinstance(StreamReader(stream_options(OPTIONS)).getDefaultReadLimit(), ReadAllAvailable)
 
 
+def test_a_minimum_is_a_limit_that_is_not_that_of_trigger_once() -> None:
+    """Trigger.Once asks for ReadAllAvailable, and has no later trigger."""
+    only_minimum = StreamReader(stream_options({**OPTIONS, "minOffsetsPerTrigger": "5"}))
+    both = StreamReader(stream_options({**OPTIONS, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "7"}))
+
+    assert only_minimum.getDefaultReadLimit() == ReadMaxRows(2**63 - 1)
+    assert both.getDefaultReadLimit() == ReadMaxRows(7)
+
+
 def test_a_reader_that_runs_travels_without_its_query(world: SparkHarness) -> None:
     before = set(threading.enumerate())
     world.make_topic(1, each=2)

@@ -48,9 +48,9 @@ class PipelineQuery(ABC, Generic[Done]):
     CONTENT_NAME: ClassVar[str]
     """What is stored there, for messages: "table", "state"."""
     CHECKPOINTS: ClassVar[str]
-    DEFAULTS: ClassVar[Mapping[str, str]] = {"startingOffsets": "earliest"}
+    DEFAULTS: ClassVar[Mapping[str, str]] = {"startingOffsets": "earliest", "newCheckpoint": "group"}
     """Source options that differ from the defaults of the source. A table or a state is expected to have all records of
-    a topic."""
+    a topic, and knows which ones it has, whatever the checkpoint says."""
 
     def __init__(
         self,
