@@ -52,7 +52,7 @@ def add_command(commands: Commands) -> None:
             "holdfast pipeline forensics --bootstrap-server 127.0.0.1:9092 --group orders --since 1d --out report",
         ],
         "Reads __group_ledger and __consumer_offsets of Holdfast, or __consumer_offsets of Apache Kafka, and joins no\n"
-        "group. Writes tables (Parquet), a page with a timeline of owners (HTML) and figures (JSON).",
+        "group. Writes tables (Delta), a page with a timeline of owners (HTML) and figures (JSON).",
         packages=SPARK,
     )
     parser.add_argument(

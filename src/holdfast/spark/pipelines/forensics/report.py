@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute
-from pyarrow import dataset as ds
 
+from holdfast.spark.pipelines.forensics.delta_tables import read_batches
 from holdfast.spark.pipelines.forensics.html_report import page, section
 from holdfast.spark.pipelines.forensics.png_report import png
 from holdfast.spark.pipelines.forensics.records import clamp_to_dates
@@ -206,7 +206,7 @@ def _saved(row: Mapping[str, Any], measure: str) -> str:
 
 def _rows(table: Path, groups: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     wanted = None if groups is None else compute.field("group_id").isin(pa.array(groups, pa.string()))
-    for batch in ds.dataset(table, format="parquet").to_batches(filter=wanted):
+    for batch in read_batches(table, wanted):
         yield from batch.to_pylist()
 
 

@@ -14,6 +14,7 @@ from pyarrow import parquet as pq
 from holdfast.cli.pipeline.forensics import _print
 from holdfast.coordinator.events.causes import CauseCode
 from holdfast.spark.pipelines.forensics import png_report, spark_tasks
+from holdfast.spark.pipelines.forensics.delta_tables import commit_tables
 from holdfast.spark.pipelines.forensics.records import RECORD_COLUMNS, RecordKind
 from holdfast.spark.pipelines.forensics.report import Report, html, summarise
 from holdfast.spark.pipelines.forensics.report_dir import keep_only
@@ -67,6 +68,7 @@ def reported(directory: Path, *histories: History) -> Report:
         for row in batch.to_pylist()
     ]
     keep_only(directory, json.loads(answer["files"]))
+    commit_tables(directory)
     report = summarise(directory, directory, ["__group_ledger"], json.loads(answer["unread"]))
     html(directory, report).encode()
     json.dumps(report.to_json()).encode()
@@ -104,6 +106,7 @@ def test_the_report_has_the_worst_groups_and_the_page_draws_them(tmp_path: Path)
         row for batch in analyze(in_batches(given), str(tmp_path), ForensicsThresholds()) for row in batch.to_pylist()
     ]
     keep_only(tmp_path, json.loads(answer["files"]))
+    commit_tables(tmp_path)
 
     report = summarise(tmp_path, tmp_path, ["__group_ledger"], json.loads(answer["unread"]))
     markup = html(tmp_path, report)
@@ -187,6 +190,7 @@ def test_a_time_that_no_date_can_name_is_shown_as_the_nearest(tmp_path: Path, at
 
 def test_a_missing_group_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep_only(tmp_path, [])
+    commit_tables(tmp_path)
 
     report = summarise(tmp_path, tmp_path, ["__group_ledger", "__consumer_offsets"], {})
     markup = html(tmp_path, report)
