@@ -74,10 +74,10 @@ def test_the_picture_shows_the_group_with_the_highest_cost(
     monkeypatch.setattr(Report, "png", lambda _, group_id: f"picture of {group_id}".encode())
     report = Report(tmp_path, ("__group_ledger",), 2, {}, [row("worst"), row("better")], {})
 
-    _draw(report, tmp_path / "owners.png", is_announced=True)
-    _draw(Report(tmp_path, ("__group_ledger",), 0, {}, [], {}), tmp_path / "nothing.png", is_announced=True)
+    _draw(report, tmp_path / "owners.png", is_printed=True)
+    _draw(Report(tmp_path, ("__group_ledger",), 0, {}, [], {}), tmp_path / "nothing.png", is_printed=True)
     with pytest.raises(CommandFailed, match=r"could not be written to .*; the report is there"):
-        _draw(report, tmp_path, is_announced=True)
+        _draw(report, tmp_path, is_printed=True)
 
     assert (tmp_path / "owners.png").read_bytes() == b"picture of worst"
     assert not (tmp_path / "nothing.png").exists()

@@ -124,13 +124,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(report)
     if options.picture is not None:
-        _draw(report, Path(options.picture), is_announced=not options.json)
+        _draw(report, Path(options.picture), is_printed=not options.json)
     return EXIT_OK
 
 
-def _draw(report: Report, path: Path, *, is_announced: bool) -> None:
+def _draw(report: Report, path: Path, *, is_printed: bool) -> None:
     if not report.shown:
-        return  # the report says that there is no group
+        return  # the report has a note about it
     group_id = report.shown[0]["group_id"]
     try:
         path.write_bytes(report.png(group_id))
@@ -138,7 +138,7 @@ def _draw(report: Report, path: Path, *, is_announced: bool) -> None:
         raise CommandFailed(
             f"the picture could not be written to {path} ({error.strerror}); the report is there"
         ) from error
-    if is_announced:
+    if is_printed:
         print(f"the timeline of {printable(group_id[:_SHORT])} is in {path}")
 
 

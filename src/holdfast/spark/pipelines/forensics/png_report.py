@@ -1,4 +1,4 @@
-"""The timeline of a group as a PNG. It needs matplotlib, from the extra `plot`, and not Spark.
+"""The timeline of a group as a PNG. It needs matplotlib, from the extra `plot`, and starts no Spark.
 
 drawing = Timeline.of("orders", intervals, marks).drawing()
 Path("owners.png").write_bytes(png(drawing))
