@@ -13,7 +13,7 @@ from pyarrow import parquet as pq
 
 from holdfast.cli.pipeline.forensics import _print
 from holdfast.coordinator.events.causes import CauseCode
-from holdfast.spark.pipelines.forensics import png_report, spark_tasks
+from holdfast.spark.pipelines.forensics import spark_tasks
 from holdfast.spark.pipelines.forensics.delta_tables import commit_tables
 from holdfast.spark.pipelines.forensics.records import RECORD_COLUMNS, RecordKind
 from holdfast.spark.pipelines.forensics.report import Report, html, summarise
@@ -21,6 +21,7 @@ from holdfast.spark.pipelines.forensics.report_dir import keep_only
 from holdfast.spark.pipelines.forensics.spark_tasks import RECORD_SCHEMA, analyze, filter_commits
 from holdfast.spark.pipelines.forensics.tables import TABLES
 from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
+from holdfast.spark.pipelines.forensics.timeline import MAX_PICTURE_ROWS, MAX_ROWS
 from tests.unit.spark.pipelines.forensics.histories import PROTOCOL_RANGE, History
 
 
@@ -130,6 +131,17 @@ def test_the_report_has_the_worst_groups_and_the_page_draws_them(tmp_path: Path)
     }
 
 
+def test_a_picture_has_more_rows_than_the_page(tmp_path: Path) -> None:
+    history = History("wide")
+    history.rebalance(1_000, 100, CauseCode.MEMBER_JOINED, 1, {"a:1": range(70), "b:1": range(70, 140)}, "a:1")
+
+    report = reported(tmp_path, history)
+
+    assert len(report.drawing("wide").rows) == MAX_PICTURE_ROWS == 100
+    assert report.drawing("wide").notes == ("40 more partitions are not shown",)
+    assert f"{140 - MAX_ROWS} more partitions are not shown" in html(tmp_path, report), "the control"
+
+
 def logged(kind: str = "assigned", **more: Any) -> bytes:
     return json.dumps({"kind": kind, "generation": 1, **PROTOCOL_RANGE, **more}).encode()
 
@@ -184,7 +196,7 @@ def test_a_time_that_no_date_can_name_is_shown_as_the_nearest(tmp_path: Path, at
     report = reported(tmp_path, history, restarted("other"))
 
     assert sorted(row["group_id"] for row in report.shown) == ["odd", "other"]
-    assert png_report.png(report.drawing("odd"))
+    assert report.png("odd").startswith(b"\x89PNG")
     _print(report)
 
 
