@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyarrow import parquet
+from deltalake import DeltaTable
+from pyarrow import compute
 
 from examples.demo.figures import Owned
 from examples.demo.processes import FAST_START_OPTIONS, run_to_end
@@ -48,5 +49,5 @@ def picture(report: Path, played: Outcome) -> bytes:
 
 
 def _rows(table: Path, group: str) -> Iterator[dict[str, Any]]:
-    for path in sorted(table.glob("*.parquet")):
-        yield from (row for row in parquet.read_table(path).to_pylist() if row["group_id"] == group)
+    rows = DeltaTable(table).to_pyarrow_dataset().to_table(filter=compute.field("group_id") == group)
+    yield from rows.to_pylist()

@@ -18,7 +18,7 @@ import holdfast.assignors
 import holdfast.spark
 from holdfast.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from holdfast.cli.main import build_parser
-from holdfast.extras import CLIENT, SPARK
+from holdfast.extras import CLIENT, PLOT, SPARK
 from tests.docs.test_examples import PAGES, PYTHON
 from tests.install.environments import BARE, Ended, Environment, build_wheel, extras
 from tests.support.holdfast_broker import HoldfastBroker
@@ -45,7 +45,11 @@ NEEDS: Final = {
     "holdfast.spark.read_totals": "spark",
 }
 """Everything else works with the bare install."""
-BRINGS: Final = {"client": {"client"}, "spark": {"client", "spark"}}
+BRINGS: Final = {"client": {"client"}, "plot": {"plot"}, "spark": {"client", "spark"}}
+NEED_NUMPY: Final = {"holdfast.assignors.StickyAssignor", "holdfast.assignors.CooperativeStickyAssignor"}
+"""The packages of `plot` include numpy, the only package of `client` that these need."""
+NOT_IMPORTED: Final = {"protobuf"}
+"""PySpark's transformWithState needs it and does not declare it."""
 
 ADDRESS: Final = "127.0.0.1:9092"
 """Where the examples look for a broker."""
@@ -124,7 +128,7 @@ def broker(installed: Environment) -> Iterator[HoldfastBroker]:
 
 def test_the_extras_bring_what_they_are_said_to_bring() -> None:
     brought = {extra: {re.split(r"[<>=\[]", one)[0].replace("-", "_") for one in extras()[extra]} for extra in BRINGS}
-    assert brought == {"client": set(CLIENT), "spark": set(SPARK)}
+    assert brought == {"client": set(CLIENT), "plot": set(PLOT), "spark": {*SPARK, *NOT_IMPORTED}}
 
 
 def test_every_command_that_needs_an_extra_says_so_to_the_parser() -> None:
@@ -180,6 +184,8 @@ def test_every_documented_import_works_or_names_the_extra_that_it_needs(installe
     refused = json.loads(ended.output)
     brought = BRINGS.get(installed.extra, set[str]())
     lacking = {name: extra for name, extra in NEEDS.items() if name in names and extra not in brought}
+    if installed.extra == "plot":
+        lacking = {name: extra for name, extra in lacking.items() if name not in NEED_NUMPY}
     assert refused.keys() == lacking.keys()
     for name, extra in lacking.items():
         assert re.fullmatch(rf"{re.escape(name)} needs [\w, ]+: pip install 'holdfast\[{extra}\]'", refused[name])
@@ -189,9 +195,37 @@ def test_every_documented_import_works_or_names_the_extra_that_it_needs(installe
 def test_an_assignor_by_name_names_the_extra_that_it_needs(installed: Environment) -> None:
     ended = installed.run_python("from holdfast.assignors import assignor; print(assignor('sticky').name)")
 
-    if BRINGS.get(installed.extra):
+    if "numpy" in PACKAGES.get(installed.extra, ()):
         assert (ended.code, ended.output) == (EXIT_OK, "sticky\n"), str(ended)
     else:
         assert ended.errors.endswith(
             "the sticky assignor needs confluent_kafka, numpy: pip install 'holdfast[client]'\n"
         )
+
+
+PACKAGES: Final = {
+    "client": {"confluent_kafka", "numpy"},
+    "plot": {"matplotlib", "numpy"},
+    "spark": {"confluent_kafka", "deltalake", "google.protobuf", "numpy", "obstore", "pandas", "pyarrow", "pyspark"},
+}
+"""As they are imported."""
+IMPORT_PACKAGES: Final = """
+import importlib, json, sys
+imported = []
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+        imported.append(name)
+    except ModuleNotFoundError:
+        pass
+print(json.dumps(imported))
+"""
+
+
+def test_an_extra_alone_brings_its_packages_and_no_other(installed: Environment) -> None:
+    every = sorted(set().union(*PACKAGES.values()))
+
+    ended = installed.run_python(IMPORT_PACKAGES, *every)
+
+    assert ended.code == EXIT_OK, str(ended)
+    assert set(json.loads(ended.output)) == PACKAGES.get(installed.extra, set())

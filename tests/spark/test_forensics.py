@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from pyarrow import parquet as pq
+from deltalake import DeltaTable
 
 from holdfast.client.errors import ConfigError, GroupError, TopicError
 from holdfast.coordinator.events.causes import CauseCode
@@ -28,7 +28,7 @@ ALL = set(range(PARTITIONS))
 
 
 def table(report: Report, name: str, **where: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(report.path / name).to_pylist()
+    rows: list[dict[str, Any]] = DeltaTable(report.path / name).to_pyarrow_table().to_pylist()
     return [row for row in rows if all(row[column] == value for column, value in where.items())]
 
 

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 PAGE = (REPOSITORY / "docs" / "pipelines.md").read_text().partition("\n## Forensics\n")[2]
 ((COMMAND, HEAD),) = re.findall(r"\$ (holdfast pipeline forensics .*)\n(.*)…\n", PAGE)
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PICTURE = shlex.split(re.findall(r"With `(--picture \S+)`", PAGE)[0])
+EXAMPLE, READING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_the_examples_of_the_page_work_when_pasted(tmp_path: Path) -> None:
@@ -32,12 +33,21 @@ def test_the_examples_of_the_page_work_when_pasted(tmp_path: Path) -> None:
         consumer.close()
 
         words = shlex.split(COMMAND.replace("127.0.0.1:9092", broker.bootstrap))
-        printed = run(["-m", "holdfast.cli.main", *words[1:]], tmp_path)
+        printed = run(["-m", "holdfast.cli.main", *words[1:], *PICTURE], tmp_path)
         reported = json.loads((tmp_path / "report" / "report.json").read_text())
-        pasted = run(["-c", EXAMPLE.replace("127.0.0.1:9092", broker.bootstrap)], tmp_path)
+        pasted = run(["-c", (EXAMPLE + READING).replace("127.0.0.1:9092", broker.bootstrap)], tmp_path)
 
     assert printed.split()[: len(HEAD.split())] == HEAD.split()
     assert "\norders: 1 × a new member joined\n" in printed
     assert [(row["group_id"], row["rebalances"], row["emptied"]) for row in reported["shown"]] == [("orders", 1, 1)]
+    assert printed.endswith("\nthe timeline of orders is in orders.png\n")
+    assert (tmp_path / "orders.png").read_bytes().startswith(b"\x89PNG")
     assert "1 rebalances\n" in pasted
-    assert re.search(r"\|a new member joined\|", pasted), pasted
+    by_deltalake, by_duckdb, by_polars, by_spark = (
+        r"\d+ +a new member joined +\d+\n",
+        r"│ a new member joined │ +1 │ +\d+ │",
+        r"┆ a new member joined ┆",
+        r"\|a new member joined\|",
+    )
+    for found in (by_deltalake, by_duckdb, by_polars, by_spark):
+        assert re.search(found, pasted), pasted

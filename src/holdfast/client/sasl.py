@@ -13,10 +13,10 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from holdfast.client import scram
 from holdfast.client.errors import AuthenticationFailed, ConfigError
-from holdfast.client.scram import HASHES, scram
 
-MECHANISMS: Final = ("PLAIN", *HASHES, "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", *scram.MECHANISMS, "OAUTHBEARER")
 OauthCallback = Callable[[str], Any]
 """As in confluent-kafka: takes `sasl.oauthbearer.config` and returns (token, expiry in seconds since the epoch),
 optionally with a principal and a mapping of SASL extensions."""
@@ -41,8 +41,8 @@ class Sasl:
         """A new exchange, with a new token for OAUTHBEARER."""
         if self.mechanism == "PLAIN":
             return _plain(self.username, self.password)
-        if self.mechanism in HASHES:
-            return scram(self.mechanism, self.username, self.password, secrets.token_urlsafe(24))
+        if self.mechanism in scram.MECHANISMS:
+            return scram.scram(self.mechanism, self.username, self.password, secrets.token_urlsafe(24))
         return _oauthbearer(*self._token())
 
     def _token(self) -> tuple[str, Mapping[str, str]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.cli.errors import CommandFailed
 from holdfast.cli.main import build_parser, main
-from holdfast.cli.pipeline.forensics import _print, _thresholds
+from holdfast.cli.pipeline.forensics import _draw, _print, _thresholds
 from holdfast.spark.pipelines.forensics.report import Report
 from holdfast.spark.pipelines.forensics.tables import TABLES
 from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
@@ -26,6 +28,8 @@ BROKER = ["--bootstrap-server", "127.0.0.1:9092"]
         ([*BROKER, "--since", "1h", "--until", "2h"], "ends before it begins"),
         ([*BROKER, "--source", "zookeeper"], "invalid choice: 'zookeeper'"),
         ([*BROKER, "--flap-times", "0"], "0"),
+        ([*BROKER, "--picture", "owners.svg"], "give a file name that ends in .png"),
+        ([*BROKER, "--picture", "no/such/directory/owners.png"], "a directory that exists and is writable"),
     ],
 )
 def test_a_command_that_cannot_be_is_refused_in_one_sentence(
@@ -50,6 +54,34 @@ def test_a_directory_with_something_else_in_it_is_left_alone(
     assert main([*FORENSICS, *BROKER, "--out", str(tmp_path)]) == 2
 
     assert "contains something else than a report" in capsys.readouterr().err
+
+
+def test_a_picture_without_matplotlib_is_refused_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("holdfast.extras.find_spec", lambda name: None if name == "matplotlib" else find_spec(name))
+
+    assert main([*FORENSICS, *BROKER, "--picture", str(tmp_path / "owners.png")]) == 1
+
+    assert capsys.readouterr().err == (
+        "holdfast pipeline forensics: --picture needs matplotlib: pip install 'holdfast[plot]'\n"
+    )
+
+
+def test_the_picture_shows_the_group_with_the_highest_cost(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Report, "png", lambda _, group_id: f"picture of {group_id}".encode())
+    report = Report(tmp_path, ("__group_ledger",), 2, {}, [row("worst"), row("better")], {})
+
+    _draw(report, tmp_path / "owners.png", is_printed=True)
+    _draw(Report(tmp_path, ("__group_ledger",), 0, {}, [], {}), tmp_path / "nothing.png", is_printed=True)
+    with pytest.raises(CommandFailed, match=r"could not be written to .*; the report is there"):
+        _draw(report, tmp_path, is_printed=True)
+
+    assert (tmp_path / "owners.png").read_bytes() == b"picture of worst"
+    assert not (tmp_path / "nothing.png").exists()
+    assert capsys.readouterr().out == f"the timeline of worst is in {tmp_path / 'owners.png'}\n"
 
 
 def test_options_become_rules() -> None:

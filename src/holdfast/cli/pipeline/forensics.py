@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cli.connection_options import add_connection_options, client_settings
+from holdfast.cli.errors import CommandFailed, UsageError
 from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import Cell, print_json, print_table, printable
 from holdfast.cli.parsing import add_command as add
 from holdfast.cli.parsing import seconds, whole_number
 from holdfast.cli.pipeline.spark_session import add_spark_options, session
 from holdfast.cli.times import format_time, since_option
-from holdfast.extras import SPARK
+from holdfast.extras import PLOT, SPARK, check_installed
 
 if TYPE_CHECKING:
     from holdfast.cli.parsing import Commands
@@ -49,7 +52,7 @@ def add_command(commands: Commands) -> None:
             "holdfast pipeline forensics --bootstrap-server 127.0.0.1:9092 --group orders --since 1d --out report",
         ],
         "Reads __group_ledger and __consumer_offsets of Holdfast, or __consumer_offsets of Apache Kafka, and joins no\n"
-        "group. Writes tables (Parquet), a page with a timeline of owners (HTML) and figures (JSON).",
+        "group. Writes tables (Delta), a page with a timeline of owners (HTML) and figures (JSON).",
         packages=SPARK,
     )
     parser.add_argument(
@@ -67,6 +70,11 @@ def add_command(commands: Commands) -> None:
         choices=("auto", "ledger", "offsets"),
         default="auto",
         help="the topics to read (default: auto, those of the two that exist)",
+    )
+    parser.add_argument(
+        "--picture",
+        metavar="FILE.png",
+        help="also draw the timeline of the group, of several the one with the highest cost (needs the extra `plot`)",
     )
     _add_thresholds(parser)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -115,7 +123,23 @@ def run(options: argparse.Namespace) -> int:
         print_json(report.to_json())
     else:
         _print(report)
+    if options.picture is not None:
+        _draw(report, Path(options.picture), is_printed=not options.json)
     return EXIT_OK
+
+
+def _draw(report: Report, path: Path, *, is_printed: bool) -> None:
+    if not report.shown:
+        return  # the report has a note about it
+    group_id = report.shown[0]["group_id"]
+    try:
+        path.write_bytes(report.png(group_id))
+    except OSError as error:
+        raise CommandFailed(
+            f"the picture could not be written to {path} ({error.strerror}); the report is there"
+        ) from error
+    if is_printed:
+        print(f"the timeline of {printable(group_id[:_SHORT])} is in {path}")
 
 
 def _check(options: argparse.Namespace, source: Mapping[str, Any]) -> None:
@@ -123,6 +147,16 @@ def _check(options: argparse.Namespace, source: Mapping[str, Any]) -> None:
     from holdfast.spark.pipelines.forensics.job import check
 
     check(options.out, source, options.source, _thresholds(options))
+    if options.picture is not None:
+        check_installed("--picture", PLOT)
+        _check_picture(Path(options.picture))
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix.lower() != ".png":
+        raise UsageError(f"--picture {path}: the picture is a PNG; give a file name that ends in .png")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--picture {path}: give a file in a directory that exists and is writable")
 
 
 def _thresholds(options: argparse.Namespace) -> ForensicsThresholds:

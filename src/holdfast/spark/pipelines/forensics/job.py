@@ -217,6 +217,7 @@ class _Job:
     # -- the report ----------------------------------------------------------------------------------------------------
 
     def _write_report(self, directory: Path, reports: Collection[Any], read: Collection[str]) -> Report:
+        from holdfast.spark.pipelines.forensics.delta_tables import commit_tables
         from holdfast.spark.pipelines.forensics.report import html, summarise
 
         unread: Counter[str] = Counter()
@@ -227,6 +228,7 @@ class _Job:
             unread.update(json.loads(one.unread))
             files.update(json.loads(one.files))
         keep_only(directory, files)
+        commit_tables(directory)
         window = (self._thresholds.since_ms, self._thresholds.until_ms)
         report = summarise(directory, self._out, [*read], unread, self._groups, window)
         self._check_groups(report)

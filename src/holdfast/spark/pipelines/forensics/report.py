@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute
-from pyarrow import dataset as ds
 
+from holdfast.spark.pipelines.forensics.delta_tables import read_batches
 from holdfast.spark.pipelines.forensics.html_report import page, section
+from holdfast.spark.pipelines.forensics.png_report import png
 from holdfast.spark.pipelines.forensics.records import clamp_to_dates
 from holdfast.spark.pipelines.forensics.report_dir import FORMAT
-from holdfast.spark.pipelines.forensics.timeline import Drawing, Interval, Mark, Timeline
+from holdfast.spark.pipelines.forensics.timeline import MAX_PICTURE_ROWS, MAX_ROWS, Drawing, Interval, Mark, Timeline
 
 MAX_SHOWN: Final = 50
 """Groups in the report; the tables have all."""
@@ -53,11 +54,15 @@ class Report:
     """The time window: since, until."""
 
     def drawing(self, group_id: str) -> Drawing:
-        """The owners over time in this group, for a PNG; KeyError if it is not one of those shown."""
+        """The owners over time in this group, for a picture; KeyError if it is not one of those shown."""
         row = next((row for row in self.shown if row["group_id"] == group_id), None)
         if row is None:
             raise KeyError(group_id)
-        return _drawings(self.path, [row], self.window)[group_id]
+        return _drawings(self.path, [row], self.window, MAX_PICTURE_ROWS)[group_id]
+
+    def png(self, group_id: str) -> bytes:
+        """The timeline of this group as a PNG. It needs the extra `plot`."""
+        return png(self.drawing(group_id))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -148,10 +153,13 @@ def html(directory: Path, report: Report) -> str:
 
 
 def _drawings(
-    directory: Path, shown: Sequence[Mapping[str, Any]], window: tuple[int | None, int | None]
+    directory: Path,
+    shown: Sequence[Mapping[str, Any]],
+    window: tuple[int | None, int | None],
+    max_rows: int = MAX_ROWS,
 ) -> dict[str, Drawing]:
     """Each table is read once, a batch at a time."""
-    timelines = {row["group_id"]: _timeline(row, window) for row in shown}
+    timelines = {row["group_id"]: _timeline(row, window, max_rows) for row in shown}
     for row in _rows(directory / "ownership", [*timelines]):
         timelines[row["group_id"]].add(
             Interval(row["topic"], row["partition"], row["member"], row["from_ms"], row["to_ms"])
@@ -161,11 +169,11 @@ def _drawings(
     return {group_id: timeline.drawing() for group_id, timeline in timelines.items()}
 
 
-def _timeline(row: Mapping[str, Any], window: tuple[int | None, int | None]) -> Timeline:
+def _timeline(row: Mapping[str, Any], window: tuple[int | None, int | None], max_rows: int) -> Timeline:
     begin = row["history_begins_ms"] if window[0] is None else max(window[0], row["history_begins_ms"])
     end = row["history_ends_ms"] if window[1] is None else window[1]
     # A group is active until the report, though there may be no records since; a little of that time is shown.
-    return Timeline(row["group_id"], begin, end + max(1, (end - begin) // 50))
+    return Timeline(row["group_id"], begin, end + max(1, (end - begin) // 50), max_rows)
 
 
 def _mark_label(row: Mapping[str, Any]) -> str:
@@ -198,7 +206,7 @@ def _saved(row: Mapping[str, Any], measure: str) -> str:
 
 def _rows(table: Path, groups: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
     wanted = None if groups is None else compute.field("group_id").isin(pa.array(groups, pa.string()))
-    for batch in ds.dataset(table, format="parquet").to_batches(filter=wanted):
+    for batch in read_batches(table, wanted):
         yield from batch.to_pylist()
 
 

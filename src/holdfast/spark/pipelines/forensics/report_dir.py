@@ -93,7 +93,7 @@ def _publish(unfinished: Path, out: Path) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Flushes all files in it, and then the directory itself, to the device."""
+    """Flushes all files in it, and then the directory itself, to the device. Neither pyarrow nor delta-rs does this."""
     for path in [*directory.rglob("*"), directory]:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -103,7 +103,8 @@ def _sync(directory: Path) -> None:
 
 
 def keep_only(directory: Path, files: Collection[str]) -> None:
-    """Deletes files that no task reported, of tasks that were run again. An empty table gets a file without rows."""
+    """Deletes files that no task reported, of tasks that were run again. An empty table gets a file without rows,
+    from which a program that reads only Parquet learns the columns."""
     for name, schema in TABLES.items():
         table = directory / name
         table.mkdir(exist_ok=True)

@@ -6,7 +6,6 @@ equal length, each shown with its longest owner; `notes` say what was left out o
 
 from __future__ import annotations
 
-import colorsys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,12 +15,34 @@ MAX_ROWS: Final = 48
 MAX_CELLS: Final = 120
 """Per row."""
 MAX_MARKS: Final = 200
-_FIRST: Final = 0.58
-"""Blue: red is for rebalances."""
-_TURN: Final = 0.618034
-"""Step on the colour wheel from one member to the next, so that neighbours differ most."""
+MAX_PICTURE_ROWS: Final = 100
+"""More than on the page, where each cell is an element with a tooltip."""
 
 Colour = tuple[int, int, int]
+PALETTE: Final[tuple[Colour, ...]] = (
+    (0, 114, 178),
+    (230, 159, 0),
+    (30, 210, 255),
+    (135, 75, 0),
+    (0, 165, 165),
+    (0, 0, 255),
+    (60, 150, 255),
+    (30, 45, 165),
+    (150, 240, 150),
+    (180, 120, 0),
+    (60, 90, 105),
+    (135, 195, 150),
+    (90, 120, 105),
+    (255, 195, 0),
+    (45, 105, 255),
+    (0, 180, 225),
+    (45, 165, 105),
+    (210, 15, 195),
+    (0, 90, 150),
+    (255, 105, 195),
+)
+"""Each colour differs as much as possible from all before it, also for readers with deuteranopia or protanopia, and
+from the red of the rebalances. The test of the palette has the distances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +94,9 @@ class _Row:
 
 
 class Timeline:
-    def __init__(self, title: str, from_ms: int, to_ms: int) -> None:
+    def __init__(self, title: str, from_ms: int, to_ms: int, max_rows: int = MAX_ROWS) -> None:
         self._title = title
+        self._max_rows = max_rows
         self._from_ms = from_ms
         self._to_ms = max(to_ms, from_ms + 1)
         self._rows: dict[tuple[str, int], _Row] = {}
@@ -84,12 +106,14 @@ class Timeline:
         self._unassigned: Counter[int] = Counter()
 
     @classmethod
-    def of(cls, title: str, intervals: Iterable[Interval], marks: Iterable[Mark] = ()) -> Timeline:
+    def of(
+        cls, title: str, intervals: Iterable[Interval], marks: Iterable[Mark] = (), max_rows: int = MAX_ROWS
+    ) -> Timeline:
         """From the first interval or mark to the last."""
         all_intervals, all_marks = [*intervals], [*marks]
         times = [time for one in all_intervals for time in (one.from_ms, one.to_ms or one.from_ms)]
         times += [time for mark in all_marks for time in (mark.at_ms, mark.at_ms + mark.unassigned_ms)]
-        made = cls(title, min(times, default=0), max(times, default=1))
+        made = cls(title, min(times, default=0), max(times, default=1), max_rows)
         for interval in all_intervals:
             made.add(interval)
         for mark in all_marks:
@@ -120,7 +144,7 @@ class Timeline:
 
     def _has_room_for(self, key: tuple[str, int]) -> bool:
         """The first partitions by name are shown, in any order of arrival."""
-        if len(self._rows) < MAX_ROWS:
+        if len(self._rows) < self._max_rows:
             return True
         last = max(self._rows)
         if key > last:
@@ -178,6 +202,8 @@ class Timeline:
             )
         if self._exact_marks is None:
             notes.append("rebalances that are close together are one line")
+        if len(members) > len(PALETTE):
+            notes.append(f"there are {len(members):,} members and {len(PALETTE)} colours: some members share a colour")
         return Drawing(self._title, self._from_ms, self._to_ms, rows, self._marks(), colours_of(members), tuple(notes))
 
     def _cells(self, row: _Row) -> tuple[Cell, ...]:
@@ -207,10 +233,4 @@ class Timeline:
 
 
 def colours_of(members: Iterable[str]) -> dict[str, Colour]:
-    return {member: _colour(number) for number, member in enumerate(members)}
-
-
-def _colour(number: int) -> Colour:
-    lightness = (0.50, 0.62, 0.40)[number // 8 % 3]
-    red, green, blue = colorsys.hls_to_rgb((_FIRST + number * _TURN) % 1, lightness, 0.55)
-    return round(red * 255), round(green * 255), round(blue * 255)
+    return {member: PALETTE[number % len(PALETTE)] for number, member in enumerate(members)}

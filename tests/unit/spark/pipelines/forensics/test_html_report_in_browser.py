@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.spark.pipelines.forensics.delta_tables import commit_tables
 from holdfast.spark.pipelines.forensics.report import Report, html, summarise
 from holdfast.spark.pipelines.forensics.report_dir import keep_only
 from holdfast.spark.pipelines.forensics.spark_tasks import analyze
@@ -53,6 +54,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
         row for batch in analyze(in_batches(given), str(directory), ForensicsThresholds()) for row in batch.to_pylist()
     ]
     keep_only(directory, json.loads(reported["files"]))
+    commit_tables(directory)
     made = summarise(directory, directory, ["__group_ledger"], {"a kind of <i>record</i>": 3})
     (directory / "timeline.html").write_text(html(directory, made), "utf-8")
     return made

@@ -13,13 +13,15 @@ from pyarrow import parquet as pq
 
 from holdfast.cli.pipeline.forensics import _print
 from holdfast.coordinator.events.causes import CauseCode
-from holdfast.spark.pipelines.forensics import png_report, spark_tasks
+from holdfast.spark.pipelines.forensics import spark_tasks
+from holdfast.spark.pipelines.forensics.delta_tables import commit_tables
 from holdfast.spark.pipelines.forensics.records import RECORD_COLUMNS, RecordKind
 from holdfast.spark.pipelines.forensics.report import Report, html, summarise
 from holdfast.spark.pipelines.forensics.report_dir import keep_only
 from holdfast.spark.pipelines.forensics.spark_tasks import RECORD_SCHEMA, analyze, filter_commits
 from holdfast.spark.pipelines.forensics.tables import TABLES
 from holdfast.spark.pipelines.forensics.thresholds import ForensicsThresholds
+from holdfast.spark.pipelines.forensics.timeline import MAX_PICTURE_ROWS, MAX_ROWS
 from tests.unit.spark.pipelines.forensics.histories import PROTOCOL_RANGE, History
 
 
@@ -67,6 +69,7 @@ def reported(directory: Path, *histories: History) -> Report:
         for row in batch.to_pylist()
     ]
     keep_only(directory, json.loads(answer["files"]))
+    commit_tables(directory)
     report = summarise(directory, directory, ["__group_ledger"], json.loads(answer["unread"]))
     html(directory, report).encode()
     json.dumps(report.to_json()).encode()
@@ -104,6 +107,7 @@ def test_the_report_has_the_worst_groups_and_the_page_draws_them(tmp_path: Path)
         row for batch in analyze(in_batches(given), str(tmp_path), ForensicsThresholds()) for row in batch.to_pylist()
     ]
     keep_only(tmp_path, json.loads(answer["files"]))
+    commit_tables(tmp_path)
 
     report = summarise(tmp_path, tmp_path, ["__group_ledger"], json.loads(answer["unread"]))
     markup = html(tmp_path, report)
@@ -125,6 +129,17 @@ def test_the_report_has_the_worst_groups_and_the_page_draws_them(tmp_path: Path)
         CauseCode.MEMBER_JOINED: 2,
         CauseCode.MEMBER_LEFT: 1,
     }
+
+
+def test_a_picture_has_more_rows_than_the_page(tmp_path: Path) -> None:
+    history = History("wide")
+    history.rebalance(1_000, 100, CauseCode.MEMBER_JOINED, 1, {"a:1": range(70), "b:1": range(70, 140)}, "a:1")
+
+    report = reported(tmp_path, history)
+
+    assert len(report.drawing("wide").rows) == MAX_PICTURE_ROWS == 100
+    assert report.drawing("wide").notes == ("40 more partitions are not shown",)
+    assert f"{140 - MAX_ROWS} more partitions are not shown" in html(tmp_path, report), "the control"
 
 
 def logged(kind: str = "assigned", **more: Any) -> bytes:
@@ -181,12 +196,13 @@ def test_a_time_that_no_date_can_name_is_shown_as_the_nearest(tmp_path: Path, at
     report = reported(tmp_path, history, restarted("other"))
 
     assert sorted(row["group_id"] for row in report.shown) == ["odd", "other"]
-    assert png_report.png(report.drawing("odd"))
+    assert report.png("odd").startswith(b"\x89PNG")
     _print(report)
 
 
 def test_a_missing_group_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep_only(tmp_path, [])
+    commit_tables(tmp_path)
 
     report = summarise(tmp_path, tmp_path, ["__group_ledger", "__consumer_offsets"], {})
     markup = html(tmp_path, report)
