@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import Row, SparkSession
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 SILENCE_MS = int(timedelta(minutes=10).total_seconds() * 1000)
 
@@ -29,7 +29,8 @@ class SilentDevices(StatefulProcessor):
         self._handle = handle
         self._state = handle.getValueState("device", "records BIGINT, last_ms BIGINT")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802,N803
+    # Spark passes the arguments by these names.
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002
         before = self._state.get()
         records, last_ms = before or (0, 0)
         for row in rows:
@@ -40,8 +41,8 @@ class SilentDevices(StatefulProcessor):
         self._handle.registerTimer(last_ms + SILENCE_MS)
         return iter(())
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802,N803
-        records, last_ms = self._state.get()
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002
+        records, last_ms = self._state.get() or (0, 0)
         self._state.clear()
         yield Row(device=key[0], records=records, last_ms=last_ms)
 

@@ -125,7 +125,9 @@ def test_windows_are_written_once_and_without_records_behind_the_watermark(examp
     assert examples.rows(paths["output"], *shown) == [*first, (4, "a", 1), (5, "b", 1)]
 
 
-def test_two_sources_in_one_group_join_each_order_with_its_payment(examples: Examples, topic: str) -> None:
+def test_two_sources_in_one_group_join_each_order_with_its_payment(
+    examples: Examples, quick_holdfast: HoldfastBroker, topic: str
+) -> None:
     topics = {"orders": f"{topic}-orders", "payments": f"{topic}-payments"}
     for name in topics.values():
         new_topic(examples.bootstrap, name, PARTITIONS)
@@ -152,6 +154,9 @@ def test_two_sources_in_one_group_join_each_order_with_its_payment(examples: Exa
     assert second == [("1", 10, 10), ("2", 20, 20)]
     assert examples.rows(paths["output"], *shown) == [*second, ("3", 30, None), ("9", 90, 90)]
 
+    # and the group rebalanced when its two members joined, and at no restart
+    assert quick_holdfast.log_text().count(f"rebalance started group={run['group']} ") == 2
+
 
 def test_a_device_is_reported_once_when_its_timer_expires(examples: Examples, topic: str) -> None:
     new_topic(examples.bootstrap, topic, PARTITIONS)
@@ -160,7 +165,9 @@ def test_a_device_is_reported_once_when_its_timer_expires(examples: Examples, to
     shown = "device", "records", f"(last_ms - {NOON_MS}) / {MINUTE_MS} AS minute"
 
     # given three devices, none of which is silent for ten minutes
-    examples.produce(topic, [Record("a", minute=0), Record("b", minute=1), Record("c", minute=2), Record("b", minute=3)])
+    examples.produce(
+        topic, [Record("a", minute=0), Record("b", minute=1), Record("c", minute=2), Record("b", minute=3)]
+    )
     examples.run("silent_devices.py", **run)
     first = examples.rows(paths["output"], *shown)
 
