@@ -66,7 +66,7 @@ def test_a_client_reads_and_writes_as_stream_and_as_batch(
     assert ConfluentAdmin().offsets(bootstrap, group, topic) == dict.fromkeys(range(PARTITIONS), 60)
 
 
-def test_a_declarative_pipeline_reads_each_record_once(
+def test_a_declarative_pipeline_has_each_record_once_also_after_a_full_refresh(
     connect: ConnectServer, quick_holdfast: HoldfastBroker, topic: str, group: str, tmp_path: Path
 ) -> None:
     # given the pipeline of the example with another broker, topic, group and storage
@@ -90,6 +90,10 @@ def test_a_declarative_pipeline_reads_each_record_once(
     # then the table has each record once, and the view was computed from all of them
     assert first == _expected(range(12))
     assert second == _expected(range(18))
+
+    # and a full refresh reads the whole topic again
+    _run_pipeline(connect, spec, "--full-refresh-all")
+    assert _tables(connect) == second
 
 
 def _run_pipeline(connect: ConnectServer, spec: Path, *arguments: str) -> None:

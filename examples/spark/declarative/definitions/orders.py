@@ -14,6 +14,8 @@ def orders() -> DataFrame:
         .option("kafka.group.id", spark.conf.get("spark.orders.group"))
         .option("subscribe", spark.conf.get("spark.orders.topic"))
         .option("startingOffsets", "earliest")
+        # A full refresh deletes the table and its checkpoint. This option makes it read the topic again.
+        .option("newCheckpoint", "startingOffsets")
         .load()
     )
     return rows.selectExpr(
