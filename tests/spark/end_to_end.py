@@ -15,9 +15,7 @@ PARTITIONS = 2
 COUNT = 2_000
 
 
-def assert_reads_and_writes(
-    server: Server, directory: Path, *, connect: bool = False, python: Path | None = None, **environment: str
-) -> dict[str, Any]:
+def assert_reads_and_writes(server: Server, directory: Path, python: Path) -> dict[str, Any]:
     """Returns what the application said of its Spark."""
     # given a topic with records and two without
     topic = f"t-{uuid.uuid4().hex[:12]}"
@@ -29,9 +27,7 @@ def assert_reads_and_writes(
 
     # when the application reads the first and writes the others, as a stream and as a batch
     options = {"bootstrap": server.bootstrap, "topic": topic, "group": group, "instance": "copier-1", **copies}
-    said: dict[str, Any] = run_app(
-        "reads_and_writes.py", {**options, "connect": connect, "directory": str(directory)}, environment, python
-    )
+    said: dict[str, Any] = run_app("reads_and_writes.py", {**options, "directory": str(directory)}, {}, python)
 
     # then every record came through each way once, and the group knows how far the stream has read
     assert said["columns"] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 def test_reads_and_writes_in_the_oldest_spark(quick_kafka: ApacheKafka, tmp_path: Path) -> None:
     python = ensured("spark-oldest-ensure", "the oldest PySpark")
 
-    said = assert_reads_and_writes(quick_kafka, tmp_path, python=python)
+    said = assert_reads_and_writes(quick_kafka, tmp_path, python)
 
     promised = re.search(r'"pyspark>=([\d.]+)"', (REPOSITORY / "pyproject.toml").read_text())
     assert promised is not None

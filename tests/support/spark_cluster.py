@@ -1,24 +1,20 @@
-"""A real Spark cluster on this machine: a standalone master and a worker from PySpark's package."""
+"""A real Spark cluster on this machine: a standalone master and workers from PySpark's package."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
-import re
 import signal
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.support.child_process import end_child, start_child
-from tests.support.eventually import eventually
+from tests.support.child_process import end_child
 from tests.support.kafka_distribution import REPOSITORY
-from tests.support.process_tree import command_line, descendants
-from tests.support.spark_apps import APPS, QUIET, spark_environment
+from tests.support.spark_apps import QUIET
+from tests.support.spark_daemons import STOP_TIMEOUT_S, as_installed, spark_child, spark_home, start_daemon
 
 HOST: Final = "127.0.0.1"
 PACKAGES: Final = "packages"
@@ -26,99 +22,58 @@ PACKAGES: Final = "packages"
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
-_STOP_TIMEOUT_S: Final = 30
 _OF_PYSPARK: Final = ("pyarrow", "pandas", "numpy", "python-dateutil", "pytz", "tzdata", "six")
 """What PySpark itself needs on a worker."""
 _OF_HOLDFAST: Final = ("confluent-kafka", "cramjam", "google-crc32c", "uvloop")
 
 
 class SparkCluster:
-    """Context manager around a master and one worker, whose executors' `python3` is `worker_python`."""
+    """Context manager around a master and workers of one core each, whose executors' `python3` is `worker_python`."""
 
-    def __init__(self, directory: Path, worker_python: Path) -> None:
+    def __init__(self, directory: Path, worker_python: Path, workers: int) -> None:
         self._directory = directory
         self._worker_python = worker_python
         self._children: list[subprocess.Popen[bytes]] = []
-        self.work_dir = directory / "work"
+        self.work_dirs = [directory / f"work-{number}" for number in range(workers)]
+        """Of each worker: the directories of its executors, with their logs."""
         self.url = ""
 
     def __enter__(self) -> SparkCluster:
         try:
-            self.url = self._start(_MASTER, [], Path(sys.executable), r"Starting Spark master at (spark://\S+)\s")
-            about = ["--cores", "2", "--memory", "1g", "--work-dir", str(self.work_dir), self.url]
-            self._start(_WORKER, about, self._worker_python, r"(Successfully registered with master)")
+            python = Path(sys.executable)
+            self.url = self._start("master", _MASTER, [], python, r"Starting Spark master at (spark://\S+)\s")
+            for work_dir in self.work_dirs:
+                about = ["--cores", "1", "--memory", "1g", "--work-dir", str(work_dir), self.url]
+                ready = r"(Successfully registered with master)"
+                self._start(work_dir.name, _WORKER, about, self._worker_python, ready)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._children:  # the worker first: it ends its executors
-            end_child(self._children.pop(), signal.SIGTERM, _STOP_TIMEOUT_S)
+        while self._children:  # the workers first: they end their executors
+            end_child(self._children.pop(), signal.SIGTERM, STOP_TIMEOUT_S)
 
-    @contextmanager
-    def submitted(self, app: str, arguments: Sequence[str], settings: Mapping[str, str]) -> Iterator[Application]:
-        """Runs tests/spark/applications/`app` by spark-submit. It ends with the block at the latest."""
+    def submit(self, app: Path, arguments: Sequence[str], settings: Mapping[str, str], within_s: float) -> None:
+        """Runs an application by spark-submit. It must end well."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
         for name, value in {**QUIET, **settings}.items():
             command += ["--conf", f"{name}={value}"]
-        log = self._directory / f"{app}.log"
-        child = self._child([*command, str(APPS / app), *arguments], Path(sys.executable), log)
+        log = self._directory / f"{app.stem}.log"
+        child = spark_child([*command, app, *arguments], as_installed(), log)
         try:
-            yield Application(child, log)
+            assert child.wait(within_s) == 0, log.read_text(errors="replace")[-4000:]
         finally:
-            end_child(child, signal.SIGTERM, _STOP_TIMEOUT_S)
+            end_child(child, signal.SIGTERM, STOP_TIMEOUT_S)
 
-    def _start(self, what: str, arguments: Sequence[str], python: Path, ready: str) -> str:
+    def _start(self, name: str, what: str, arguments: Sequence[str], python: Path, ready: str) -> str:
         """Any free port for each; returns what `ready` found in the log."""
-        log = self._directory / f"{what.rpartition('.')[2]}.log"
         loopback = ["--host", HOST, "--port", "0", "--webui-port", "0"]
         command = [str(spark_home() / "bin" / "spark-class"), what, *loopback, *arguments]
-        child = self._child(command, python, log)
+        child, found = start_daemon(command, as_installed(python), self._directory / f"{name}.log", ready)
         self._children.append(child)
-
-        def said() -> list[str]:
-            text = log.read_text(errors="replace")
-            assert child.poll() is None, f"{what} ended:\n{text[-4000:]}"
-            return re.findall(ready, text)
-
-        return eventually(said, f"{what} is ready")[0]
-
-    def _child(self, command: Sequence[str], python: Path, log: Path) -> subprocess.Popen[bytes]:
-        environment = spark_environment(python, SPARK_HOME=str(spark_home()), SPARK_DAEMON_MEMORY="256m")
-        # env(1) becomes the command, and Spark's scripts become Java: the child's pid is that of the JVM.
-        settings = [f"{name}={value}" for name, value in environment.items()]
-        return start_child(["env", "-i", *settings, *command], log)
-
-
-class Application:
-    """An application that was submitted; its driver is the process."""
-
-    def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
-        self._child = child
-        self._log = log
-
-    @property
-    def log_text(self) -> str:
-        return self._log.read_text(errors="replace")
-
-    def assert_runs(self) -> None:
-        assert self._child.poll() is None, f"the application ended:\n{self.log_text[-4000:]}"
-
-    def reader_pids(self) -> list[int]:
-        """The processes in which Spark keeps the stream readers of its queries."""
-        return [pid for pid in descendants(self._child.pid) if "python_streaming_source_runner" in command_line(pid)]
-
-    def end(self, within_s: float) -> int:
-        return self._child.wait(within_s)
-
-
-def spark_home() -> Path:
-    """As pip has brought it: what a user submits with."""
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
+        return found
 
 
 def bare_python(directory: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Run by test_connect and test_oldest: a batch read, a stream through the sink, and a batch write, each of a topic."""
+"""Run by test_oldest: a batch read, a stream through the sink, and a batch write, each of a topic."""
 
 import json
 import sys
@@ -18,7 +18,6 @@ def main(options: dict[str, Any]) -> None:
     values.write.format("holdfast").options(**servers).option("topic", options["batch_copy"]).mode("append").save()
     said = {
         "version": pyspark.__version__,
-        "session": type(spark).__module__,
         "columns": batch.columns,
         "values": _values(batch),
     }
@@ -30,7 +29,7 @@ def _session(options: dict[str, Any]) -> SparkSession:
     builder = SparkSession.builder.appName("holdfast-reads-and-writes")
     for name, value in options["settings"].items():
         builder = builder.config(name, value)
-    return (builder.remote("local[2]") if options["connect"] else builder.master("local[2]")).getOrCreate()
+    return builder.master("local[2]").getOrCreate()
 
 
 def _stream(spark: SparkSession, servers: dict[str, str], options: dict[str, Any]) -> None:

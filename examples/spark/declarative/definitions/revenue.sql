@@ -1,0 +1,5 @@
+-- The materialized view `revenue`: every run computes it again from the table.
+CREATE MATERIALIZED VIEW revenue AS
+SELECT customer, count(*) AS orders, sum(amount) AS amount
+FROM orders
+GROUP BY customer;
