@@ -70,6 +70,7 @@ test-real: setup
 	-@scripts/spark-oldest-ensure > /dev/null
 	-@scripts/chromium-ensure > /dev/null
 	-@scripts/spark-kafka-ensure > /dev/null
+	-@scripts/spark-delta-ensure > /dev/null
 	$(BIN)/python -m pytest tests -m real -q -n 2 --dist loadfile $(SENSITIVE:%=--ignore %)
 	$(BIN)/python -m pytest $(SENSITIVE) -m real -q
 

@@ -1,35 +1,59 @@
-"""What a table holds, read without Spark: the files that its manifests list."""
+"""The content of a table, read without Spark and without Holdfast's code."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from pyarrow import parquet as pq
+import obstore
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
-from holdfast.spark.pipelines.land.table_reader import chains
+from holdfast.spark.pipelines.location import Location
 
-
-def listed(table: Path) -> set[str]:
-    return {file.path for chain in chains(ManifestStore(table)) for file in chain.files}
-
-
-def unlisted(table: Path) -> set[str]:
-    """Files that are there, and not in the table."""
-    there = {path.relative_to(table).as_posix() for path in table.glob("topic=*/date=*/*.parquet")}
-    return there - listed(table)
+Place = Path | Location
 
 
-def landed_values(table: Path) -> list[tuple[int, int, str]]:
+def opened(table: Place) -> DeltaTable | None:
+    options = table.storage_options if isinstance(table, Location) else {}
+    try:
+        return DeltaTable(str(table), storage_options=dict(options) or None)
+    except TableNotFoundError:
+        return None
+
+
+def listed(table: Place) -> set[str]:
+    found = opened(table)
+    return set() if found is None else set(found.get_add_actions(flatten=True)["path"].to_pylist())
+
+
+def unlisted(table: Place) -> set[str]:
+    """Parquet files that exist and are not in the table."""
+    if isinstance(table, Path):
+        there = {path.relative_to(table).as_posix() for path in table.glob("topic=*/date=*/*.parquet")}
+    else:
+        there = {one["path"] for page in obstore.list(table.store, "") for one in page}
+    return {path for path in there if path.startswith("topic=")} - listed(table)
+
+
+def landed_values(table: Place) -> list[tuple[int, int, str]]:
     """Partition, offset and value of every row."""
-    rows: list[tuple[int, int, str]] = []
-    for path in listed(table):
-        read = pq.read_table(table / path, columns=["partition", "offset", "value"], partitioning=None)
-        partitions, offsets, values = (read.column(name).to_pylist() for name in ("partition", "offset", "value"))
-        rows += zip(partitions, offsets, (value.decode() for value in values), strict=True)
-    return sorted(rows)
+    found = opened(table)
+    assert found is not None, f"{table} is no Delta table"
+    read = found.to_pyarrow_table(columns=["partition", "offset", "value"])
+    partitions, offsets, values = (read.column(name).to_pylist() for name in ("partition", "offset", "value"))
+    return sorted(zip(partitions, offsets, (value.decode() for value in values), strict=True))
 
 
-def ends(table: Path) -> dict[int, int]:
-    """Up to where each partition is landed."""
-    return {chain.where[1]: chain.end for chain in chains(ManifestStore(table))} if table.is_dir() else {}
+def ends(table: Place) -> dict[int, int]:
+    """Up to where each partition of the table's one topic is landed."""
+    found = opened(table)
+    if found is None:
+        return {}
+    topics = {re.sub(r"^topic=([^/]*)/.*", r"\1", path) for path in listed(table)}
+    versions = {
+        partition: found.transaction_version(f"holdfast/{topic}/{partition}")
+        for topic in topics
+        for partition in range(20)
+    }
+    return {partition: version for partition, version in versions.items() if version is not None}

@@ -1,72 +1,56 @@
-"""Writers, compactions and readers of one table, which take turns at every single thing they ask of the disk.
+"""Writers, compactions, readers and a clean-up of the log of one table, which take turns at each request to the disk.
 
-A run follows from its numbers alone: they say who is next, what the writers plan, and who dies where.
+A run follows from its numbers alone: they determine the order, what the writers plan, and where one of them dies.
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count, cycle
+from itertools import cycle
 from pathlib import Path
 
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.pipelines.durable_files import Disk
-from holdfast.spark.pipelines.land.manifest import DataFile
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.delta_entry import LOG
+from holdfast.spark.pipelines.land.delta_log import DeltaLog
+from holdfast.spark.pipelines.land.parquet_merge import merge_files
 from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge
-from holdfast.spark.pipelines.land.writer import TableWriter, WrittenFile
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.land.writer import TableWriter
+from holdfast.spark.pipelines.location import Location
+from holdfast.spark.pipelines.shared_files import LocalFiles
 from holdfast.types import TopicPartition
-from tests.unit.spark.pipelines.land_harness import Died
+from tests.unit.spark.pipelines.land_harness import TOPIC, Died, every, opened, rows_of, writing
 
-TOPIC_PARTITION: TopicPartition = ("numbers", 0)
-TABLE = Path(tempfile.gettempdir())
-"""It has to exist; nothing is written to it."""
+TOPIC_PARTITION: TopicPartition = (TOPIC, 0)
 LAST = 40
-_OLD = "2020-01-01"
 _STEPS = 20_000
 
 
-class MemoryDisk(Disk):
-    """Of one process; the files are everybody's."""
+class SteppingDisk(Disk):
+    """Of one process; the files are shared."""
 
-    def __init__(self, files: dict[str, bytes], turn: Callable[[], None]) -> None:
-        self.files = files
+    def __init__(self, turn: Callable[[], None]) -> None:
         self._turn = turn
-
-    def names(self, directory: Path) -> list[str]:
-        self._turn()
-        inside = f"{directory}/"
-        return sorted({path.removeprefix(inside).split("/")[0] for path in self.files if path.startswith(inside)})
-
-    def directories(self, directory: Path) -> list[str]:
-        return self.names(directory)
 
     def read(self, path: Path) -> bytes | None:
         self._turn()
-        return self.files.get(str(path))
+        return super().read(path)
 
-    def create(self, path: Path, content: bytes) -> bool:
-        self._turn()
-        created = self.files.setdefault(str(path), content) is content
+    def _link(self, unfinished: Path, path: Path) -> bool:
+        created = super()._link(unfinished, path)
         self._turn()
         return created
 
-    def remove(self, path: Path) -> None:
-        self._turn()
-        self.files.pop(str(path), None)
-
-    def touch(self, path: Path) -> None:
-        assert str(path) in self.files
-
-    def sync_directory(self, directory: Path) -> None:
-        """It is memory."""
+    def _step(self, what: str, path: Path) -> None:
+        if what == "link":
+            self._turn()
 
 
 class Actor(threading.Thread):
-    """Does its work step by step, whenever it is asked to go on."""
+    """Does its work step by step, when it is asked to continue."""
 
     def __init__(self, work: Callable[[Callable[[], None]], None]) -> None:
         super().__init__(daemon=True)
@@ -104,29 +88,28 @@ class Actor(threading.Thread):
             raise self.error
 
 
-MakeStore = Callable[[MemoryDisk], ManifestStore]
+MakeLog = Callable[[Location, LocalFiles], DeltaLog]
 
 
 class Run:
-    def __init__(self, numbers: Sequence[int], make_store: MakeStore = lambda disk: ManifestStore(TABLE, disk)) -> None:
-        self.files: dict[str, bytes] = {}
+    def __init__(self, directory: Path, numbers: Sequence[int], make_log: MakeLog = DeltaLog) -> None:
+        self.table = Location.parse(directory)
         self._numbers = cycle(numbers or [0])
-        self._make_store = make_store
-        self._names = count()
-        self.deaths = self.races = 0
+        self._make_log = make_log
+        self.deaths = self.races = self.exchanges = self.cleanups = 0
 
     def play(self) -> None:
-        """Everybody at once, with deaths; then one writer alone, which lands what is left. Each offset stands once."""
+        """All at once, with deaths; then one writer alone, which lands the rest. Each offset is in the table once."""
         actors = [Actor(self._writer) for _ in range(3)] + [Actor(self._compaction) for _ in range(2)]
-        actors.append(Actor(self._reader))
+        actors += [Actor(self._reader), Actor(self._log_cleanup)]
         try:
             self._take_turns(actors)
         finally:
             for actor in actors:
                 if not actor.is_over:
                     actor.step(dies=True)
-        self._lands(self._make_store(self._own_disk()), "the last", 0, LAST)
-        assert self._landed(self._make_store(self._own_disk())) == list(range(LAST))
+        self._land(self._new_writer(lambda: None), 0, LAST)
+        assert rows_of(self.table) == every((0, 0, LAST))
 
     def _take_turns(self, actors: list[Actor]) -> None:
         for _ in range(_STEPS):
@@ -138,74 +121,76 @@ class Run:
             dies = number % 13 == 12
             self.deaths += dies
             actor.step(dies=dies)
-            for _ in range(number >> 8 & 31):  # the others stand still for that long
+            for _ in range(number >> 8 & 31):  # the others are paused for that long
                 if not actor.is_over:
                     actor.step()
-        raise AssertionError("somebody goes round in circles")
+        raise AssertionError("a process does not end")
 
-    # -- who takes part ------------------------------------------------------------------------------------------------
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def _new_writer(self, turn: Callable[[], None]) -> TableWriter:
+        files = LocalFiles(self.table.path, SteppingDisk(turn))
+        return TableWriter(self._make_log(self.table, files), TableFiles(self.table), "writer")
 
     def _writer(self, turn: Callable[[], None]) -> None:
-        store = self._make_store(MemoryDisk(self.files, turn))
-        lander = TableWriter(store, "writer")
+        writer = self._new_writer(turn)
         for _ in range(3):
             # The group's offset is never beyond the table: it is stored when a batch is landed.
-            reached = store.end(TOPIC_PARTITION) or 0
+            reached = self._end()
             start = max(0, reached - next(self._numbers) % 6)
-            end = min(LAST, start + 1 + next(self._numbers) % 9)
-            self._lands(store, "", start, end, lander)
+            self._land(writer, start, min(LAST, start + 1 + next(self._numbers) % 9))
 
-    def _lands(self, store: ManifestStore, name: str, start: int, end: int, lander: TableWriter | None = None) -> None:
+    def _end(self) -> int:
+        log = DeltaLog(self.table)
+        return log.ends([TOPIC_PARTITION])[TOPIC_PARTITION] or 0
+
+    def _land(self, writer: TableWriter, start: int, end: int) -> None:
         if start >= end:
             return
-        wanted = OffsetRange(*TOPIC_PARTITION, start, end)
+        wanted = [OffsetRange(*TOPIC_PARTITION, start, end)]
 
-        def write(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
-            return [WrittenFile(TOPIC_PARTITION, self._data_file(range(floors[TOPIC_PARTITION], end)))]
+        def write(floors: Mapping[TopicPartition, int]) -> Sequence[DataFile]:
+            return writing(self.table, wanted)(floors)
 
-        landed = (lander or TableWriter(store, name)).land([wanted], write)
+        landed = writer.land(wanted, write)
         self.races += landed.already > 0
 
     def _compaction(self, turn: Callable[[], None]) -> None:
         for _ in range(2):
-            _Merging(self._make_store(MemoryDisk(self.files, turn)), self._merge_all).run()
+            turn()
+            self._end()  # creates the table
+            work = _Merging(self.table, self._merge_all, now_s=lambda: 2e9, disk=SteppingDisk(turn))
+            work._log = self._make_log(self.table, LocalFiles(self.table.path, SteppingDisk(turn)))
+            self.exchanges += work.run().commits
+
+    def _merge_all(self, merges: Sequence[Merge]) -> list[DataFile]:
+        files = TableFiles(self.table)
+        return [merge_files(files, merge.files) for merge in merges]
 
     def _reader(self, turn: Callable[[], None]) -> None:
         for _ in range(4):
-            found = self._landed(self._make_store(MemoryDisk(self.files, turn)))
+            turn()
+            found = [row[2] for row in rows_of(self.table)]
             assert found == list(range(len(found))), "a reader sees each offset once, and none is left out"
 
-    # -- files ---------------------------------------------------------------------------------------------------------
-
-    def _own_disk(self) -> MemoryDisk:
-        return MemoryDisk(self.files, lambda: None)
-
-    def _data_file(self, offsets: Sequence[int]) -> DataFile:
-        path = f"topic=numbers/date={_OLD}/{next(self._names)}.parquet"
-        self.files[str(TABLE / path)] = json.dumps(list(offsets)).encode()
-        return DataFile(path, _OLD, min(offsets), max(offsets) + 1, len(offsets), 10)
-
-    def _offsets(self, file: DataFile) -> list[int]:
-        offsets: list[int] = json.loads(self.files[str(TABLE / file.path)])
-        return offsets
-
-    def _merge_all(self, merges: Sequence[Merge]) -> list[DataFile]:
-        return [self._data_file([one for file in merge.files for one in self._offsets(file)]) for merge in merges]
-
-    def _landed(self, store: ManifestStore) -> list[int]:
-        chain = store.chain(TOPIC_PARTITION)
-        if chain is None:
-            return []
-        found = sorted(offset for file in chain.files for offset in self._offsets(file))
-        assert found == list(range(chain.first, chain.end))
-        return found
+    def _log_cleanup(self, turn: Callable[[], None]) -> None:
+        """As if the retention time of the log were over at once: the entries before a checkpoint are deleted."""
+        for _ in range(2):
+            turn()
+            self._end()
+            table = opened(self.table)
+            table.create_checkpoint()
+            for path in (self.table.path / LOG).glob("*.json"):
+                if int(path.stem) < table.version():
+                    path.unlink()
+            self.cleanups += 1
 
 
 class _Merging(Compaction):
-    """Deletes no data files: when is a matter of time, and there is none here."""
+    """Deletes no data files: readers and writers hold no file for longer than a turn here."""
 
-    def _sweep(self, topic: str) -> None:
-        del topic
+    def _delete_unneeded(self) -> None:
+        """Nothing is old."""
 
 
 def random_numbers(seed: int) -> Iterator[list[int]]:

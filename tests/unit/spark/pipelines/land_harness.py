@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pyarrow import parquet as pq
+from deltalake import DeltaTable
 
 from holdfast.spark import arrow
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.pipelines.durable_files import Disk
-from holdfast.spark.pipelines.land.manifest import DataFile, Entry
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.delta_entry import application_id
+from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.parquet_merge import merge_files
-from holdfast.spark.pipelines.land.parquet_writer import write_rows
+from holdfast.spark.pipelines.land.parquet_writer import file_of, write_rows
 from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge
-from holdfast.spark.pipelines.land.table_reader import chains
-from holdfast.spark.pipelines.land.writer import TableWriter, Write, WrittenFile
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.land.writer import TableWriter, Write
+from holdfast.spark.pipelines.location import Location
+from holdfast.spark.pipelines.shared_files import open_files
 from holdfast.types import TopicPartition
 
 DAY_MS = 86_400_000
@@ -80,27 +83,34 @@ def value_of(where: TopicPartition, offset: int) -> bytes:
     return f"{where[0]}-{where[1]}@{offset}".encode()
 
 
-def writing(table: Path, ranges: Sequence[OffsetRange], at_ms: int = A_DATE_MS, without: Iterable[int] = ()) -> Write:
+def writing(
+    table: Location, ranges: Sequence[OffsetRange], at_ms: int = A_DATE_MS, without: Iterable[int] = ()
+) -> Write:
     """What Spark's tasks do: write a batch of these ranges."""
     gone = frozenset(without)
 
-    def write(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
+    def write(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
         batches = iter([record_batch([(one, at_ms)], gone) for one in ranges])
-        return list(written(write_rows(batches, str(table), floors)))
+        return list(written(write_rows(batches, table, floors)))
 
     return write
 
 
-def written(reports: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
+def written(reports: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
     for report in reports:
         for row in report.to_pylist():
-            assert row.pop("problem") is None, row
-            row.pop("errno")
-            yield WrittenFile((row.pop("topic"), row.pop("partition")), DataFile(**row))
+            yield file_of(row)
+
+
+def new_writer(
+    table: Location, disk: Disk | None = None, *, name: str = "writer", fail_on_data_loss: bool = True
+) -> TableWriter:
+    log = DeltaLog(table, open_files(table, disk))
+    return TableWriter(log, TableFiles(table, disk), name, fail_on_data_loss=fail_on_data_loss)
 
 
 def land(
-    table: Path,
+    table: Location,
     *ranges: tuple[int, int, int],
     disk: Disk | None = None,
     at_ms: int = A_DATE_MS,
@@ -108,25 +118,23 @@ def land(
 ) -> None:
     """A new writer lands (partition, start, end) in one batch."""
     wanted = [OffsetRange(TOPIC, *one) for one in ranges]
-    lander = TableWriter(ManifestStore(table, disk), "writer", fail_on_data_loss=fail_on_data_loss)
-    lander.land(wanted, writing(table, wanted, at_ms))
+    new_writer(table, disk, fail_on_data_loss=fail_on_data_loss).land(wanted, writing(table, wanted, at_ms))
 
 
-def rows_of(table: Path) -> list[Row]:
-    """All that the manifests list, as it stands in the files."""
-    found: list[Row] = []
-    for chain in chains(ManifestStore(table)):
-        for file in chain.files:
-            read = pq.read_table(table / file.path, partitioning=None)
-            offsets = read.column("offset").to_pylist()
-            assert (len(offsets), min(offsets), max(offsets) + 1) == (file.rows, file.first, file.end)
-            found += [
-                (chain.where[0], partition, offset, value)
-                for partition, offset, value in zip(
-                    read.column("partition").to_pylist(), offsets, read.column("value").to_pylist(), strict=True
-                )
-            ]
-    return sorted(found)
+def opened(table: Location) -> DeltaTable:
+    return DeltaTable(table.url, storage_options=dict(table.storage_options) or None)
+
+
+def rows_of(table: Location) -> list[Row]:
+    """All rows, as delta-rs reads them."""
+    if not DeltaTable.is_deltatable(table.url, dict(table.storage_options) or None):
+        return []
+    read = opened(table).to_pyarrow_table(columns=["topic", "partition", "offset", "value"])
+    return sorted(zip(*(read.column(name).to_pylist() for name in read.column_names), strict=True))
+
+
+def end_of(table: Location, partition: int = 0) -> int | None:
+    return opened(table).transaction_version(application_id((TOPIC, partition)))
 
 
 def every(*ranges: tuple[int, int, int]) -> list[Row]:
@@ -138,20 +146,28 @@ def every(*ranges: tuple[int, int, int]) -> list[Row]:
     )
 
 
-def entry(first: int, end: int, *files: DataFile, is_lost: bool = False) -> Entry:
-    return Entry(TOPIC, 0, first, end, files, "writer", 1, is_lost)
-
-
 def compaction(
-    table: Path, *, now_s: Callable[[], float], grace_s: float = 3600, disk: Disk | None = None
+    table: Location, *, now_s: Callable[[], float], grace_s: float = 3600, disk: Disk | None = None
 ) -> Compaction:
     """With what Spark's tasks do, done here."""
+    files = TableFiles(table)
 
     def merge_all(merges: Sequence[Merge]) -> list[DataFile]:
-        return [merge_files(table, merge.files) for merge in merges]
+        return [merge_files(files, merge.files) for merge in merges]
 
-    return Compaction(ManifestStore(table, disk), merge_all, grace_s=grace_s, now_s=now_s)
+    return Compaction(table, merge_all, grace_s=grace_s, now_s=now_s, disk=disk)
 
 
-def data_files(table: Path) -> set[str]:
-    return {path.relative_to(table).as_posix() for path in table.glob("topic=*/date=*/*.parquet")}
+def data_files(table: Location) -> set[str]:
+    """The Parquet files that exist, whether they are in the table or not."""
+    if table.is_local:
+        return {path.relative_to(table.path).as_posix() for path in table.path.glob("topic=*/date=*/*.parquet")}
+    import obstore
+
+    found = {one["path"] for page in obstore.list(table.store) for one in page}
+    return {path for path in found if path.startswith("topic=")}
+
+
+def listed_files(table: Location) -> set[str]:
+    """The Parquet files that are in the table."""
+    return set(opened(table).get_add_actions(flatten=True)["path"].to_pylist())

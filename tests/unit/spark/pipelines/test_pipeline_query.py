@@ -11,12 +11,11 @@ from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import BatchOffsets, OffsetRange
 from holdfast.spark.options import stream_options
 from holdfast.spark.pipelines import Aggregate, Land
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
-from holdfast.spark.pipelines.land.writer import TableWriter
+from holdfast.spark.pipelines.location import Location
 from holdfast.spark.pipelines.pipeline_query import _spark_error_text
 from holdfast.spark.stream_planner import StreamPlanner
 from tests.support.spark_harness import SparkHarness
-from tests.unit.spark.pipelines.land_harness import writing
+from tests.unit.spark.pipelines.land_harness import new_writer, opened, writing
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:9092", "kafka.group.id": "lake", "subscribe": "orders"}
 
@@ -116,8 +115,11 @@ def test_a_repeated_batch_with_a_deleted_beginning_leaves_a_gap(world: SparkHarn
     first = 8 if fail == "false" else 5  # the executors will say what is lost
     assert ranges == [OffsetRange(world.topic, 0, first, 10), OffsetRange(world.topic, 1, 5, 10)]
     if fail == "false":
-        store = ManifestStore(tmp_path / "lake")
-        store.begin((world.topic, 0), 5)
-        TableWriter(store, "writer", fail_on_data_loss=False).land(ranges, writing(tmp_path / "lake", ranges))
-        chain = store.chain((world.topic, 0))
-        assert chain is not None and (chain.lost, chain.end, chain.rows) == (((5, 8),), 10, 2)
+        table = Location.parse(tmp_path / "lake")
+        earlier = [OffsetRange(world.topic, 0, 4, 5)]
+        writer = new_writer(table, fail_on_data_loss=False)
+        writer.land(earlier, writing(table, earlier))
+        landed = writer.land(ranges, writing(table, ranges))
+        assert landed.lost == [OffsetRange(world.topic, 0, 5, 8)]
+        assert opened(table).history(1)[0]["lost"] == [[world.topic, 0, 5, 8]]
+        assert landed.rows == 2 + 5

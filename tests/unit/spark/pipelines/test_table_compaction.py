@@ -1,208 +1,243 @@
-"""Small files become larger ones; no reader sees a row twice or misses one, and no writer is led astray."""
+"""Small files become larger ones; no reader sees a row twice or misses one, and writers continue meanwhile."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from holdfast.client.errors import ConfigError
+from holdfast.spark import arrow
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.pipelines.land.manifest import DataFile, Entry, encode
-from holdfast.spark.pipelines.land.manifest_chain import BrokenChain, Chain
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.delta_entry import entry_name
+from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.parquet_merge import merge_files
+from holdfast.spark.pipelines.land.parquet_writer import write_rows
 from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge, merges_of
-from holdfast.spark.pipelines.land.writer import TableWriter, WrittenFile
+from holdfast.spark.pipelines.land.table_files import TableFiles
+from holdfast.spark.pipelines.location import Location
 from holdfast.types import TopicPartition
+from tests.support.s3_emulator import S3Emulator
 from tests.unit.spark.pipelines.land_harness import (
     A_DATE_MS,
     DAY_MS,
     TOPIC,
     compaction,
     data_files,
+    end_of,
     every,
     land,
+    listed_files,
+    new_writer,
+    opened,
+    record_batch,
     rows_of,
     writing,
+    written,
 )
 
-NOW_S = time.time() + 10 * 86_400
-HOUR_S = 3600.0
 OLD_MS = A_DATE_MS - 20 * DAY_MS
+HOUR_S = 3600.0
 
 
-def chain_of(table: Path) -> Chain:
-    chain = ManifestStore(table).chain((TOPIC, 0))
-    assert chain is not None
-    return chain
+@pytest.fixture(params=["disk", "s3"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    if request.param == "disk":
+        return Location.parse(tmp_path / "lake")
+    s3: S3Emulator = request.getfixturevalue("s3")
+    return Location.parse(f"s3://{s3.new_bucket()}/lake", "table", s3.options)
 
 
-def filled(table: Path, batches: int = 4) -> None:
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Location:
+    return Location.parse(tmp_path / "lake")
+
+
+def filled(table: Location, batches: int = 4) -> None:
+    writer = new_writer(table)
     for number in range(batches):
-        land(table, (0, number * 5, number * 5 + 5), at_ms=OLD_MS)
+        wanted = [OffsetRange(TOPIC, 0, number * 5, number * 5 + 5)]
+        writer.land(wanted, writing(table, wanted, OLD_MS))
 
 
-def manifests(table: Path, kind: str) -> list[str]:
-    return sorted(path.name for path in (table / "_manifests" / TOPIC / "0" / kind).iterdir())
+def last_entry(table: Location, operation: str) -> list[dict[str, dict[str, object]]]:
+    """The actions of the last entry with this operation."""
+    version = next(one["version"] for one in opened(table).history() if one["operation"] == operation)
+    return [json.loads(line) for line in (table.path / entry_name(version)).read_text().splitlines()]
 
 
-def test_the_small_files_of_a_closed_date_become_one(tmp_path: Path) -> None:
-    filled(tmp_path)
-    before = rows_of(tmp_path)
+def test_the_small_files_of_a_closed_date_become_one_in_offset_order(table: Location) -> None:
+    filled(table)
 
-    done = compaction(tmp_path, now_s=lambda: NOW_S).run()
+    done = compaction(table, now_s=time.time).run()
 
-    assert rows_of(tmp_path) == before == every((0, 0, 20))
-    (file,) = chain_of(tmp_path).files
-    assert (file.first, file.end, file.rows) == (0, 20, 20)
-    assert pq.read_table(tmp_path / file.path, partitioning=None).column("offset").to_pylist() == list(range(20))
-    assert (done.merged_files, done.into_files, done.snapshots) == (4, 1, 1)
-    assert manifests(tmp_path, "entries") == []
+    assert rows_of(table) == every((0, 0, 20))
+    assert (done.merged_files, done.into_files, done.commits, done.deleted_files) == (4, 1, 1, 0)
+    assert len(listed_files(table)) == 1
+    assert opened(table).to_pyarrow_table().column("offset").to_pylist() == list(range(20))
+    (file,) = pa.table(opened(table).get_add_actions(flatten=True)).to_pylist()
+    assert (file["num_records"], file["min.offset"], file["max.offset"], file["min.partition"]) == (20, 0, 19, 0)
 
 
-def test_files_of_an_open_date_stay_as_they_are(tmp_path: Path) -> None:
-    filled(tmp_path)
-    files = chain_of(tmp_path).files
+def test_an_exchange_says_that_it_changes_no_data(on_disk: Location) -> None:
+    """A stream that reads the table would read the records again otherwise."""
+    filled(on_disk)
 
-    opened = Compaction(ManifestStore(tmp_path), _no_merge, before=date.fromisoformat(files[0].date))
-    done = opened.run()
+    compaction(on_disk, now_s=time.time).run()
 
-    assert chain_of(tmp_path).files == files
-    assert (done.merged_files, done.snapshots) == (0, 1)
+    actions = [(kind, action) for line in last_entry(on_disk, "OPTIMIZE") for kind, action in line.items()]
+    assert [kind for kind, _ in actions] == ["commitInfo", *["remove"] * 4, "add"]
+    assert [action["dataChange"] for _, action in actions[1:]] == [False] * 5
+    batch = [action for line in last_entry(on_disk, "WRITE") for kind, action in line.items() if kind == "add"]
+    assert [action["dataChange"] for action in batch] == [True], "the control"
+
+
+def test_files_of_an_open_date_stay_as_they_are(table: Location) -> None:
+    filled(table)
+    files = listed_files(table)
+    day = next(iter(files)).split("/")[1].removeprefix("date=")
+
+    done = Compaction(table, _no_merge, before=date.fromisoformat(day)).run()
+
+    assert listed_files(table) == files
+    assert (done.merged_files, done.commits) == (0, 0)
 
 
 def _no_merge(merges: Sequence[Merge]) -> list[DataFile]:
     raise AssertionError(f"nothing to merge: {merges}")
 
 
-def test_landing_continues_behind_a_snapshot_and_the_next_one_includes_it(tmp_path: Path) -> None:
-    filled(tmp_path)
-    compaction(tmp_path, now_s=lambda: NOW_S).run()
-    land(tmp_path, (0, 18, 25), at_ms=OLD_MS)
-    assert rows_of(tmp_path) == every((0, 0, 25))
+def test_landing_continues_after_a_compaction_and_the_next_one_includes_it(table: Location) -> None:
+    filled(table)
+    compaction(table, now_s=time.time).run()
+    land(table, (0, 18, 25), at_ms=OLD_MS)
+    assert rows_of(table) == every((0, 0, 25))
 
-    compaction(tmp_path, now_s=lambda: NOW_S).run()
+    done = compaction(table, now_s=time.time).run()
 
-    assert rows_of(tmp_path) == every((0, 0, 25))
-    assert chain_of(tmp_path).generation == 2
-    assert len(manifests(tmp_path, "snapshots")) == 1
-
-
-def test_a_compaction_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
-    filled(tmp_path)
-    compaction(tmp_path, now_s=lambda: NOW_S).run()
-
-    again = compaction(tmp_path, now_s=lambda: NOW_S).run()
-
-    assert again.snapshots == 0
-    assert chain_of(tmp_path).generation == 1
+    assert rows_of(table) == every((0, 0, 25))
+    assert (done.merged_files, done.into_files, len(listed_files(table))) == (2, 1, 1)
 
 
-def test_replaced_files_stay_for_the_grace_time(tmp_path: Path) -> None:
-    """However old they are: it counts from when they were replaced."""
-    filled(tmp_path)
-    old = data_files(tmp_path)
+def test_a_compaction_with_nothing_to_merge_commits_no_exchange(table: Location) -> None:
+    filled(table)
+    compaction(table, now_s=time.time).run()
 
-    compaction(tmp_path, now_s=lambda: NOW_S, grace_s=HOUR_S).run()
-    assert old <= data_files(tmp_path), "somebody may be reading them"
-    compaction(tmp_path, now_s=lambda: NOW_S + HOUR_S - 1, grace_s=HOUR_S).run()
-    assert old <= data_files(tmp_path)
-    swept = compaction(tmp_path, now_s=lambda: NOW_S + HOUR_S, grace_s=HOUR_S).run()
+    again = compaction(table, now_s=time.time).run()
 
-    assert swept.swept_files == 4
-    assert data_files(tmp_path) == {file.path for file in chain_of(tmp_path).files}
-    assert rows_of(tmp_path) == every((0, 0, 20))
+    assert (again.commits, again.merged_files) == (0, 0)
+
+
+def test_replaced_files_stay_for_the_grace_period(table: Location) -> None:
+    filled(table)
+    old = data_files(table)
+
+    compaction(table, now_s=time.time, grace_s=HOUR_S).run()
+    assert old < data_files(table), "a query may be reading them"
+    done = compaction(table, now_s=time.time, grace_s=0).run()
+
+    assert done.deleted_files == 4
+    assert data_files(table) == listed_files(table)
+    assert rows_of(table) == every((0, 0, 20))
 
 
 def test_a_file_that_is_large_enough_stays_and_merges_keep_to_the_target() -> None:
-    sizes = [60, 10, 10, 25, 30, 45, 5]
-    files = [DataFile(f"topic=t/{at}", "2020-01-01", at, at + 1, 1, size) for at, size in enumerate(sizes)]
-    other_day = [DataFile("topic=t/x", "2020-01-02", 7, 8, 1, 1), DataFile("topic=t/y", "2020-01-03", 8, 9, 1, 1)]
-    chain = Chain((TOPIC, 0), 0, 9, (*files, *other_day))
+    def file(name: str, partition: int, day: str, first: int, size_bytes: int) -> DataFile:
+        return DataFile(name, "t", partition, day, first, first + 1, 1, size_bytes, 0, 0)
 
-    merges = merges_of(chain, "2020-01-03", 100)
+    sizes = [60, 10, 10, 25, 30, 45, 5]
+    files = [file(f"topic=t/{at}", 0, "2020-01-01", at, size) for at, size in enumerate(sizes)]
+    others = [file("topic=t/x", 0, "2020-01-02", 7, 1), file("topic=t/y", 0, "2020-01-03", 8, 1)]
+    other_partition = [file("topic=t/z", 1, "2020-01-01", 7, 1)]
+
+    merges = merges_of([*others, *reversed(files), *other_partition], "2020-01-03", 100)
 
     assert [[file.size_bytes for file in merge.files] for merge in merges] == [[10, 10, 25, 30], [45, 5]]
 
 
-def test_headers_stay_where_some_files_have_none(tmp_path: Path) -> None:
-    import pyarrow as pa
-
-    from holdfast.spark import arrow
-    from holdfast.spark.pipelines.land.parquet_writer import write_rows
-    from tests.unit.spark.pipelines.land_harness import record_batch, written
-
+def test_headers_stay_where_some_files_have_none(on_disk: Location) -> None:
     plain = record_batch([(OffsetRange(TOPIC, 0, 0, 2), OLD_MS)])
     headers = pa.array([[{"key": "from", "value": b"shop"}]] * 2, arrow.schema(True).field("headers").type)
     later = record_batch([(OffsetRange(TOPIC, 0, 2, 4), OLD_MS)]).append_column("headers", headers)
-    files = [
-        one.file for batch in (plain, later) for one in written(write_rows([batch], str(tmp_path), {(TOPIC, 0): 0}))
-    ]
+    files = [one for batch in (plain, later) for one in written(write_rows([batch], on_disk, {(TOPIC, 0): 0}))]
 
-    merged = merge_files(tmp_path, files)
+    merged = merge_files(TableFiles(on_disk), files)
 
-    read = pq.read_table(tmp_path / merged.path, partitioning=None)
+    read = pq.read_table(on_disk.path / merged.path, partitioning=None)
     assert read.column("headers").to_pylist() == [None, None, *headers.to_pylist()]
     assert read.column("offset").to_pylist() == [0, 1, 2, 3]
 
 
-class TrustsFreeNames(ManifestStore):
-    """Takes a name that is free for the end of the chain, though a compaction may have freed it."""
-
-    def append(self, entry: Entry) -> bool:
-        return self.disk.create(self._entries((entry.topic, entry.partition)) / entry.name, encode(entry))
-
-
-def overtaken(table: Path, store: ManifestStore) -> None:
-    """A writer that has written its files, and stands still while others land the same and a compaction runs."""
+def test_a_writer_that_commits_after_a_compaction_lands_only_the_rest(table: Location) -> None:
     batch = [OffsetRange(TOPIC, 0, 0, 12)]
     write = writing(table, batch, OLD_MS)
 
-    def slow(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
+    def slow(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
         files = list(write(floors))
         if floors[TOPIC, 0] == 0:
             land(table, (0, 0, 5), at_ms=OLD_MS)
             land(table, (0, 5, 10), at_ms=OLD_MS)
-            compaction(table, now_s=lambda: NOW_S, grace_s=100 * 86_400).run()
+            compaction(table, now_s=time.time).run()
         return files
 
-    TableWriter(store, "slow").land(batch, slow)
+    new_writer(table, name="slow").land(batch, slow)
+
+    assert rows_of(table) == every((0, 0, 12))
+    assert len(listed_files(table)) == 2
 
 
-def test_a_writer_that_comes_after_a_compaction_lands_only_the_rest(tmp_path: Path) -> None:
-    overtaken(tmp_path, ManifestStore(tmp_path))
+class IgnoresRemovedFiles(DeltaLog):
+    """Does not see which files another compaction has replaced."""
 
-    assert rows_of(tmp_path) == every((0, 0, 12))
-    assert len(chain_of(tmp_path).files) == 2
-
-
-def test_the_control_a_store_that_trusts_free_names_leaves_records_out(tmp_path: Path) -> None:
-    overtaken(tmp_path, TrustsFreeNames(tmp_path))
-
-    assert rows_of(tmp_path) != every((0, 0, 12))
+    def refresh(self) -> None:
+        super().refresh()
+        self.removed = set()
 
 
-def test_of_two_compactions_at_once_one_counts(tmp_path: Path) -> None:
-    filled(tmp_path)
+@pytest.mark.parametrize("log", [DeltaLog, IgnoresRemovedFiles])
+def test_of_two_compactions_at_once_one_replaces_the_files(table: Location, log: type[DeltaLog]) -> None:
+    filled(table)
+    files = TableFiles(table)
 
     def slow(merges: Sequence[Merge]) -> list[DataFile]:
-        land(tmp_path, (0, 20, 25), at_ms=OLD_MS)
-        compaction(tmp_path, now_s=lambda: NOW_S).run()
-        return [merge_files(tmp_path, merge.files) for merge in merges]
+        land(table, (0, 20, 25), at_ms=OLD_MS)
+        compaction(table, now_s=time.time).run()
+        return [merge_files(files, merge.files) for merge in merges]
 
-    done = Compaction(ManifestStore(tmp_path), slow, now_s=lambda: NOW_S).run()
+    overtaken = Compaction(table, slow)
+    overtaken._log = log(table)
+    done = overtaken.run()
 
-    assert done.snapshots == 0
-    assert rows_of(tmp_path) == every((0, 0, 25))
+    if log is DeltaLog:
+        assert (done.commits, rows_of(table)) == (0, every((0, 0, 25)))
+    else:
+        assert len(rows_of(table)) > 25, "the control"
 
 
-def test_a_chain_that_was_cut_by_hand_is_one_clear_error(tmp_path: Path) -> None:
-    filled(tmp_path)
-    (tmp_path / "_manifests" / TOPIC / "0" / "entries" / f"{5:020d}.json").unlink()
+def test_a_table_with_deletion_vectors_is_left_to_the_program_that_has_enabled_them(on_disk: Location) -> None:
+    filled(on_disk)
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+    number = opened(on_disk).version() + 1
+    (on_disk.path / entry_name(number)).write_text(json.dumps({"protocol": protocol}) + "\n")
 
-    with pytest.raises(BrokenChain, match="numbers-0 ends at 5, and its next entry begins at 10"):
-        compaction(tmp_path, now_s=lambda: NOW_S).run()
+    with pytest.raises(ConfigError, match=r"compact the table with that program \(OPTIMIZE\)"):
+        compaction(on_disk, now_s=time.time).run()
+
+    land(on_disk, (0, 20, 25))
+    assert end_of(on_disk) == 25, "but it can be landed into"
+
+
+def test_an_unknown_topic_or_table_is_one_clear_error(on_disk: Location) -> None:
+    with pytest.raises(ConfigError, match="there is no Delta table"):
+        compaction(on_disk, now_s=time.time).run()
+    filled(on_disk)
+    with pytest.raises(ConfigError, match="has no topic 'orders'; it has numbers"):
+        compaction(on_disk, now_s=time.time).run(["orders"])

@@ -1,245 +1,316 @@
 """A batch lands what is not in the table yet, no matter which process landed the rest."""
 
 import errno
+import json
 import logging
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
+from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.errors import Damaged, DataLoss, Unwritable
-from holdfast.spark.pipelines.land.manifest_chain import Chain
-from holdfast.spark.pipelines.land.manifest_store import ManifestStore
-from holdfast.spark.pipelines.land.writer import LandResult, TableWriter, WrittenFile
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.delta_entry import entry_name
+from holdfast.spark.pipelines.land.writer import LandResult, TableWriter
+from holdfast.spark.pipelines.location import Location
 from holdfast.types import TopicPartition
-from tests.unit.spark.pipelines.land_harness import TOPIC, ForgetfulNfs, data_files, every, land, rows_of, writing
+from tests.support.s3_emulator import S3Emulator
+from tests.unit.spark.pipelines.land_harness import (
+    TOPIC,
+    ForgetfulNfs,
+    data_files,
+    end_of,
+    every,
+    land,
+    listed_files,
+    new_writer,
+    opened,
+    rows_of,
+    writing,
+)
 
 
-def lander(table: Path, name: str = "writer", *, fail_on_data_loss: bool = True) -> TableWriter:
-    return TableWriter(ManifestStore(table), name, fail_on_data_loss=fail_on_data_loss, max_concurrent=8)
+@pytest.fixture(params=["disk", "s3"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    if request.param == "disk":
+        return Location.parse(tmp_path / "lake")
+    s3: S3Emulator = request.getfixturevalue("s3")
+    return Location.parse(f"s3://{s3.new_bucket()}/lake", "table", s3.options)
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Location:
+    return Location.parse(tmp_path / "lake")
 
 
 def ranges(*of: tuple[int, int, int]) -> list[OffsetRange]:
     return [OffsetRange(TOPIC, *one) for one in of]
 
 
-def lands(by: TableWriter, table: Path, *of: tuple[int, int, int]) -> LandResult:
+def lands(by: TableWriter, table: Location, *of: tuple[int, int, int]) -> LandResult:
     return by.land(ranges(*of), writing(table, ranges(*of)))
 
 
-def chain_of(table: Path, partition: int = 0) -> Chain:
-    chain = ManifestStore(table).chain((TOPIC, partition))
-    assert chain is not None
-    return chain
+def test_batches_follow_each_other(table: Location) -> None:
+    writer = new_writer(table)
 
+    first = lands(writer, table, (0, 0, 10), (1, 5, 7))
+    second = lands(writer, table, (0, 10, 12), (1, 7, 7))
 
-def test_batches_follow_each_other(tmp_path: Path) -> None:
-    writer = lander(tmp_path)
-
-    first = lands(writer, tmp_path, (0, 0, 10), (1, 5, 7))
-    second = lands(writer, tmp_path, (0, 10, 12), (1, 7, 7))
-
-    assert rows_of(tmp_path) == every((0, 0, 12), (1, 5, 7))
+    assert rows_of(table) == every((0, 0, 12), (1, 5, 7))
     assert (first.rows, first.files, first.partitions, first.already) == (12, 2, 2, 0)
     assert (second.rows, second.files, second.partitions, second.already) == (2, 1, 1, 0)
-    assert (chain_of(tmp_path, 1).first, chain_of(tmp_path, 1).end) == (5, 7)
+    assert (end_of(table, 0), end_of(table, 1)) == (12, 7)
+    assert opened(table).version() == 2, "a batch is one entry of the log"
 
 
-def test_partitions_wait_for_the_device_together(tmp_path: Path) -> None:
-    # given a device on which a file gets its name when another does
-    together = threading.Barrier(2, timeout=30)
+def test_a_batch_that_is_repeated_lands_nothing(table: Location) -> None:
+    land(table, (0, 0, 10))
+    there = data_files(table)
 
-    class Sociable(Disk):
-        def _step(self, what: str, path: Path) -> None:
-            if what == "link":
-                together.wait()
-
-    writer = TableWriter(ManifestStore(tmp_path, Sociable()), "writer", max_concurrent=2)
-
-    # when
-    landed = lands(writer, tmp_path, (0, 0, 10), (1, 5, 7))
-
-    # then
-    assert (landed.rows, landed.files, landed.partitions) == (12, 2, 2)
-    assert rows_of(tmp_path) == every((0, 0, 10), (1, 5, 7))
-
-
-def test_a_batch_that_is_repeated_lands_nothing(tmp_path: Path) -> None:
-    land(tmp_path, (0, 0, 10))
-    there = data_files(tmp_path)
-
-    again = lands(lander(tmp_path), tmp_path, (0, 0, 10))
+    again = lands(new_writer(table), table, (0, 0, 10))
 
     assert (again.rows, again.already) == (0, 10)
-    assert data_files(tmp_path) == there
+    assert data_files(table) == there
 
 
-def test_a_batch_that_is_in_the_table_in_part_lands_the_rest(tmp_path: Path) -> None:
-    land(tmp_path, (0, 0, 10), (1, 0, 10))
+def test_a_batch_that_is_in_the_table_in_part_lands_the_rest(table: Location) -> None:
+    land(table, (0, 0, 10), (1, 0, 10))
 
-    landed = lands(lander(tmp_path), tmp_path, (0, 4, 15), (1, 10, 11))
+    landed = lands(new_writer(table), table, (0, 4, 15), (1, 10, 11))
 
-    assert rows_of(tmp_path) == every((0, 0, 15), (1, 0, 11))
+    assert rows_of(table) == every((0, 0, 15), (1, 0, 11))
     assert (landed.rows, landed.already) == (6, 6)
 
 
-def test_a_writer_that_gets_a_partition_back_sees_how_far_the_other_went(tmp_path: Path) -> None:
-    one, other = lander(tmp_path, "one"), lander(tmp_path, "other")
+def test_a_writer_that_gets_a_partition_back_sees_how_far_the_other_went(table: Location) -> None:
+    one, other = new_writer(table, name="one"), new_writer(table, name="other")
 
-    lands(one, tmp_path, (0, 0, 10))
-    lands(other, tmp_path, (0, 10, 20))
-    back = lands(one, tmp_path, (0, 10, 25))  # its batch was planned before the partition went
+    lands(one, table, (0, 0, 10))
+    lands(other, table, (0, 10, 20))
+    back = lands(one, table, (0, 10, 25))  # its batch was planned before the partition went
 
-    assert rows_of(tmp_path) == every((0, 0, 25))
+    assert rows_of(table) == every((0, 0, 25))
     assert (back.rows, back.already) == (5, 10)
 
 
-def test_of_two_writers_at_the_same_offset_one_enters_and_the_other_lands_the_rest(tmp_path: Path) -> None:
-    slow, batch = lander(tmp_path, "slow"), ranges((0, 0, 10))
-    write = writing(tmp_path, batch)
+def test_of_two_writers_at_the_same_offset_one_enters_and_the_other_lands_the_rest(table: Location) -> None:
+    slow, batch = new_writer(table, name="slow"), ranges((0, 0, 10))
+    write = writing(table, batch)
 
-    def overtaken(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
+    def overtaken(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
         files = list(write(floors))
         if floors[TOPIC, 0] == 0:
-            land(tmp_path, (0, 0, 7))
+            land(table, (0, 0, 7))
         return files
 
     landed = slow.land(batch, overtaken)
 
-    assert rows_of(tmp_path) == every((0, 0, 10))
+    assert rows_of(table) == every((0, 0, 10))
     assert (landed.rows, landed.already) == (3, 7)
-    assert data_files(tmp_path) == {file.path for file in chain_of(tmp_path).files}, "what lost the race is deleted"
+    assert landed.conflicts == 1
+    assert data_files(table) == listed_files(table), "what lost the race is deleted"
 
 
-def test_an_entry_whose_answer_was_lost_is_kept_with_its_files(tmp_path: Path) -> None:
-    writer = TableWriter(ManifestStore(tmp_path, ForgetfulNfs()), "writer")
-
-    landed = lands(writer, tmp_path, (0, 0, 10))
+def test_an_entry_whose_response_was_lost_is_kept_with_its_files(on_disk: Location) -> None:
+    landed = lands(new_writer(on_disk, ForgetfulNfs()), on_disk, (0, 0, 10))
 
     assert (landed.rows, landed.already) == (10, 0)
-    assert rows_of(tmp_path) == every((0, 0, 10))
+    assert rows_of(on_disk) == every((0, 0, 10))
 
 
-def test_writers_that_would_begin_at_different_offsets_agree(tmp_path: Path) -> None:
-    late, batch = lander(tmp_path, "late"), ranges((0, 3, 10))
-    store = ManifestStore(tmp_path)
-    store.begin((TOPIC, 0), 5)
-
-    landed = late.land(batch, writing(tmp_path, batch))
-
-    assert rows_of(tmp_path) == every((0, 5, 10))
-    assert (landed.rows, landed.already) == (5, 2)
-
-
-def test_a_range_without_records_is_entered_too(tmp_path: Path) -> None:
+def test_a_range_without_records_is_entered_too(table: Location) -> None:
     """Where a transaction ended, or the log was compacted."""
-    writer, batch = lander(tmp_path), ranges((0, 0, 10))
-    writer.land(batch, writing(tmp_path, batch, without=[0, 5, 9]))
+    writer, batch = new_writer(table), ranges((0, 0, 10))
+    writer.land(batch, writing(table, batch, without=[0, 5, 9]))
     empty = ranges((0, 10, 12))
-    writer.land(empty, writing(tmp_path, empty, without=[10, 11]))
-    lands(writer, tmp_path, (0, 12, 13))
+    writer.land(empty, writing(table, empty, without=[10, 11]))
+    lands(writer, table, (0, 12, 13))
 
-    assert [row[2] for row in rows_of(tmp_path)] == [1, 2, 3, 4, 6, 7, 8, 12]
-    assert chain_of(tmp_path).end == 13
-    assert chain_of(tmp_path).lost == ()
+    assert [row[2] for row in rows_of(table)] == [1, 2, 3, 4, 6, 7, 8, 12]
+    assert end_of(table) == 13
 
 
-def test_a_gap_is_an_error(tmp_path: Path) -> None:
-    land(tmp_path, (0, 0, 10))
+def test_a_gap_is_an_error(table: Location) -> None:
+    land(table, (0, 0, 10))
 
     with pytest.raises(DataLoss, match=r"numbers-0 is landed up to 10, and the batch begins at 12: .* offset to 10"):
-        lands(lander(tmp_path), tmp_path, (0, 12, 20))
+        lands(new_writer(table), table, (0, 12, 20))
 
-    assert rows_of(tmp_path) == every((0, 0, 10))
+    assert rows_of(table) == every((0, 0, 10))
 
 
-def test_a_gap_is_recorded_if_the_user_is_content_with_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    land(tmp_path, (0, 0, 10))
+def test_a_gap_is_recorded_if_the_user_is_content_with_it(table: Location, caplog: pytest.LogCaptureFixture) -> None:
+    land(table, (0, 0, 10))
 
     with caplog.at_level(logging.WARNING):
-        landed = lands(lander(tmp_path, fail_on_data_loss=False), tmp_path, (0, 12, 20))
+        landed = lands(new_writer(table, fail_on_data_loss=False), table, (0, 12, 20))
 
-    assert rows_of(tmp_path) == every((0, 0, 10), (0, 12, 20))
-    assert chain_of(tmp_path).lost == ((10, 12),)
+    assert rows_of(table) == every((0, 0, 10), (0, 12, 20))
+    assert opened(table).history(1)[0]["lost"] == [[TOPIC, 0, 10, 12]]
     assert landed.lost == ranges((0, 10, 12))
     assert "numbers-0 is landed up to 10, and the batch begins at 12" in caplog.text
 
 
-def test_records_landed_by_another_writer_meanwhile_are_no_gap(tmp_path: Path) -> None:
-    one, other = lander(tmp_path, "one"), lander(tmp_path, "other")
-    lands(one, tmp_path, (0, 0, 10))
-    lands(other, tmp_path, (0, 10, 20))
+def test_records_landed_by_another_writer_meanwhile_are_no_gap(table: Location) -> None:
+    one, other = new_writer(table, name="one"), new_writer(table, name="other")
+    lands(one, table, (0, 0, 10))
+    lands(other, table, (0, 10, 20))
 
-    lands(one, tmp_path, (0, 20, 30))
+    lands(one, table, (0, 20, 30))
 
-    assert rows_of(tmp_path) == every((0, 0, 30))
+    assert rows_of(table) == every((0, 0, 30))
 
 
-def test_a_full_disk_is_one_clear_error_and_the_batch_lands_when_there_is_room(tmp_path: Path) -> None:
-    writer, batch = lander(tmp_path), ranges((0, 0, 10), (1, 0, 10))
-    write = writing(tmp_path, batch)
+def test_a_full_disk_is_one_clear_error_and_the_batch_lands_when_there_is_room(table: Location) -> None:
+    writer, batch = new_writer(table), ranges((0, 0, 10), (1, 0, 10))
+    write = writing(table, batch)
 
-    def full(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
+    def full(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
         write(floors)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(Unwritable, match=r"there is no room left for .*; nothing is lost: ") as reported:
         writer.land(batch, full)
     assert reported.value.retriable
-    assert rows_of(tmp_path) == []
+    assert rows_of(table) == []
 
     writer.land(batch, write)
-    assert rows_of(tmp_path) == every((0, 0, 10), (1, 0, 10))
+    assert rows_of(table) == every((0, 0, 10), (1, 0, 10))
 
 
-def test_a_file_that_is_gone_before_it_is_entered_is_not_entered(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_before_its_commit_is_not_committed(on_disk: Location) -> None:
     """Swept, because the batch took longer than the grace time."""
-    writer, batch = lander(tmp_path), ranges((0, 0, 10))
-    write = writing(tmp_path, batch)
+    writer, batch = new_writer(on_disk), ranges((0, 0, 10))
+    write = writing(on_disk, batch)
 
-    def swept(floors: Mapping[TopicPartition, int]) -> list[WrittenFile]:
+    def swept(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
         files = list(write(floors))
-        for _, file in files:
-            (tmp_path / file.path).unlink()
+        for file in files:
+            (on_disk.path / file.path).unlink()
         return files
 
     with pytest.raises(Unwritable, match="No such file"):
         writer.land(batch, swept)
 
-    assert chain_of(tmp_path).end == 0
+    assert end_of(on_disk) is None
     writer.land(batch, write)
-    assert rows_of(tmp_path) == every((0, 0, 10))
+    assert rows_of(on_disk) == every((0, 0, 10))
 
 
-def test_a_file_that_nfs_keeps_because_it_is_still_open_is_no_entry(tmp_path: Path) -> None:
-    land(tmp_path, (0, 0, 10))
-    (tmp_path / "_manifests" / TOPIC / "0" / "entries" / ".nfs000000000123").write_bytes(b"")
-
-    lands(lander(tmp_path), tmp_path, (0, 10, 20))
-
-    assert rows_of(tmp_path) == every((0, 0, 20))
-
-
-def test_a_topic_whose_name_begins_with_a_dot_is_in_the_table(tmp_path: Path) -> None:
+def test_a_topic_whose_name_begins_with_a_dot_is_in_the_table(table: Location) -> None:
     hidden = [OffsetRange(".hidden", 0, 0, 3)]
 
-    lander(tmp_path).land(hidden, writing(tmp_path, hidden))
+    new_writer(table).land(hidden, writing(table, hidden))
 
-    assert [row[:3] for row in rows_of(tmp_path)] == [(".hidden", 0, 0), (".hidden", 0, 1), (".hidden", 0, 2)]
+    assert [row[:3] for row in rows_of(table)] == [(".hidden", 0, 0), (".hidden", 0, 1), (".hidden", 0, 2)]
 
 
-def test_a_damaged_manifest_is_one_clear_error_and_nothing_is_landed(tmp_path: Path) -> None:
-    land(tmp_path, (0, 0, 10))
-    last = tmp_path / "_manifests" / TOPIC / "0" / "entries" / f"{0:020d}.json"
-    whole = last.read_bytes()
-    last.write_bytes(whole[:100])
+def test_after_a_conflict_only_the_partitions_that_clashed_are_written_again(table: Location) -> None:
+    writer, batch = new_writer(table, name="slow"), ranges((0, 0, 10), (1, 0, 10), (2, 0, 10))
+    write = writing(table, batch)
+    written: list[dict[TopicPartition, int]] = []
 
-    with pytest.raises(Damaged, match=r"00000000000000000000\.json is no manifest"):
-        lands(lander(tmp_path), tmp_path, (0, 10, 20))
+    def overtaken(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
+        files = list(write(floors))
+        if not written:
+            land(table, (1, 0, 4))
+        written.append(dict(floors))
+        return files
 
-    last.write_bytes(whole)
-    lands(lander(tmp_path), tmp_path, (0, 10, 20))
-    assert rows_of(tmp_path) == every((0, 0, 20))
+    landed = writer.land(batch, overtaken)
+
+    assert written == [{(TOPIC, at): 0 for at in range(3)}, {(TOPIC, 1): 4}]
+    assert (landed.rows, landed.already, landed.conflicts) == (26, 4, 1)
+    assert rows_of(table) == every(*[(at, 0, 10) for at in range(3)])
+    assert data_files(table) == listed_files(table)
+
+
+def test_writers_of_different_partitions_do_not_write_again(table: Location) -> None:
+    writer, batch = new_writer(table, name="slow"), ranges((0, 0, 10))
+    write, calls = writing(table, batch), []
+
+    def overtaken(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
+        files = list(write(floors))
+        land(table, (1, 0, 4))
+        calls.append(floors)
+        return files
+
+    landed = writer.land(batch, overtaken)
+
+    assert (len(calls), landed.rows, landed.already, landed.conflicts) == (1, 10, 0, 1)
+    assert rows_of(table) == every((0, 0, 10), (1, 0, 4))
+
+
+def test_a_zombie_cannot_set_the_end_of_a_partition_back(table: Location) -> None:
+    zombie = new_writer(table, name="zombie")
+    lands(zombie, table, (0, 0, 10))
+    lands(new_writer(table), table, (0, 10, 30))
+
+    landed = lands(zombie, table, (0, 10, 20))
+
+    assert (landed.rows, landed.already) == (0, 10)
+    assert (end_of(table), rows_of(table)) == (30, every((0, 0, 30)))
+
+
+def test_a_damaged_entry_is_one_clear_error_and_nothing_is_landed(on_disk: Location) -> None:
+    one, other = new_writer(on_disk, name="one"), new_writer(on_disk, name="other")
+    lands(one, on_disk, (0, 0, 10))
+    lands(other, on_disk, (0, 10, 20))
+    entry = on_disk.path / entry_name(2)
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:100])
+
+    with pytest.raises(Damaged, match=r"00000000000000000002\.json is no entry of a Delta log"):
+        lands(one, on_disk, (0, 20, 30))
+    with pytest.raises(Unwritable, match="lake"):
+        lands(new_writer(on_disk), on_disk, (0, 20, 30))
+
+    entry.write_bytes(whole)
+    lands(new_writer(on_disk), on_disk, (0, 20, 30))
+    assert rows_of(on_disk) == every((0, 0, 30))
+
+
+def test_another_programs_new_column_is_no_obstacle(table: Location) -> None:
+    writer = new_writer(table)
+    lands(writer, table, (0, 0, 10))
+    opened(table).alter.add_columns([Field("checked", PrimitiveType("boolean"))])
+
+    lands(writer, table, (0, 10, 20))
+    lands(new_writer(table), table, (0, 20, 30))
+
+    assert rows_of(table) == every((0, 0, 30))
+    assert "checked" in opened(table).to_pyarrow_table().column_names
+
+
+def test_a_table_with_other_columns_is_refused(on_disk: Location) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(on_disk.url, pa.table({"topic": ["a"], "date": ["b"], "n": [1]}), partition_by=["topic", "date"])
+    with pytest.raises(ConfigError, match="has no column 'key'"):
+        land(on_disk, (0, 0, 10))
+
+
+def test_a_feature_that_appears_later_stops_a_writer_before_it_writes(on_disk: Location) -> None:
+    writer = new_writer(on_disk)
+    lands(writer, on_disk, (0, 0, 10))
+    version = opened(on_disk).version() + 1
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}
+    (on_disk.path / entry_name(version)).write_text(json.dumps({"protocol": protocol}) + "\n")
+
+    with pytest.raises(ConfigError, match=r"features that Holdfast does not support \(rowTracking\)"):
+        lands(writer, on_disk, (0, 10, 20))
+
+    assert DeltaTable(on_disk.url).version() == version
+
+
+def test_a_table_of_manifests_is_refused(on_disk: Location) -> None:
+    (on_disk.path / "_manifests" / "orders").mkdir(parents=True)
+
+    with pytest.raises(ConfigError, match="with manifests instead of a Delta log"):
+        land(on_disk, (0, 0, 10))

@@ -1,16 +1,18 @@
-"""Topics to Parquet, each record once, across changes of the partition's owner.
+"""Topics to a Delta table, each record once, across changes of the partition's owner.
 
     orders-lake/
       topic=orders/date=2026-11-16/0-00000000000000001200-….parquet
-      _manifests/orders/0/entries/00000000000000001200.json
-      _manifests/orders/0/snapshots/00000000000000000001.json
+      _delta_log/00000000000000000017.json
 
-Each (topic, partition) has a chain of manifest entries. An entry says that these files contain the records from `first`
-up to, but excluding, `end`. It is named after `first`, which is the `end` of the previous one, and created exclusively:
-of all writers that continue from there, only one succeeds. Files that no entry lists are not in the table, so files of
-a writer that was killed, or was slower than another, are harmless.
+The executors write Parquet files, and the driver commits all files of a batch in one entry of the table's log. Each
+(topic, partition) is an application of the Delta protocol, and the version of its last transaction is the offset up to
+which it is in the table. An entry has the next number as its name and is created exclusively: of all writers that
+continue from there, only one succeeds. The others read its entry, leave out the records that it has landed, and try
+again. Files that no entry lists are not in the table, so files of a writer that was killed, or was slower than another,
+are harmless.
 
-`manifest` is the format, `manifest_chain` the rules, `manifest_store` the files. `writer` lands one batch;
-`parquet_writer` runs on the executors; `land_query` is the streaming query around them. `table_compaction` merges small
-files: a snapshot then replaces the entries that it has read.
+`delta_entry` is the format of an entry, `delta_log` reads and creates entries, and `delta_table` is the table through
+delta-rs, which checks it and writes checkpoints. `writer` lands one batch; `parquet_writer` runs on the executors, with
+`data_file` and `table_files`; `land_query` is the streaming query around them. `table_compaction` merges small files, and
+`table_reader` reads the table.
 """

@@ -1,4 +1,4 @@
-"""An entry of a Delta table's log: what a batch adds, and what a writer must know of the entries of others.
+"""An entry of a Delta table's log: what Holdfast writes, and what it must know of the entries of others.
 
 The format is that of the Delta protocol (https://github.com/delta-io/delta/blob/master/PROTOCOL.md). Each partition of
 a topic is an application with the id `holdfast/<topic>/<partition>`, and the version of its last transaction is the
@@ -32,67 +32,89 @@ def application_id(where: TopicPartition) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """The files of a batch, and the new end of each of its partitions."""
+class Entry:
+    """Either a batch, which has the new end of each of its partitions, or an exchange of files by a compaction, which
+    removes files and adds others with the same records."""
 
-    files: Sequence[DataFile]
-    ends: Mapping[TopicPartition, int]
-    lost: Sequence[OffsetRange]
-    """Ranges that were deleted before they could be read, and that the user chose to leave out."""
+    added: Sequence[DataFile]
     writer: str
     """Different for each run of a query."""
     at_ms: int
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lost: Sequence[OffsetRange] = ()
+    """Ranges that were deleted before they could be read, and that the user chose to leave out."""
+    removed: Sequence[DataFile] = ()
+
+    @property
+    def is_exchange(self) -> bool:
+        return bool(self.removed)
 
 
-def encode(append: Append, attempt: str) -> bytes:
+def encode(entry: Entry, attempt: str) -> bytes:
     """`attempt` is unique, so that the writer recognizes its own entry."""
-    lines: list[dict[str, Any]] = [{"commitInfo": _commit_info(append, attempt)}]
+    lines: list[dict[str, Any]] = [{"commitInfo": _commit_info(entry, attempt)}]
     lines += [
-        {"txn": {"appId": application_id(where), "version": end, "lastUpdated": append.at_ms}}
-        for where, end in sorted(append.ends.items())
+        {"txn": {"appId": application_id(where), "version": end, "lastUpdated": entry.at_ms}}
+        for where, end in sorted(entry.ends.items())
     ]
-    lines += [{"add": _add(file, append.at_ms)} for file in append.files]
+    lines += [{"remove": _remove(file, entry)} for file in entry.removed]
+    lines += [{"add": _add(file, entry)} for file in entry.added]
     return b"".join(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n" for line in lines)
 
 
-def _commit_info(append: Append, attempt: str) -> dict[str, Any]:
+def _commit_info(entry: Entry, attempt: str) -> dict[str, Any]:
+    parameters = {"partitionBy": json.dumps(PARTITION_COLUMNS)}
     info: dict[str, Any] = {
-        "timestamp": append.at_ms,
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": json.dumps(PARTITION_COLUMNS)},
-        "isBlindAppend": True,
+        "timestamp": entry.at_ms,
+        "operation": "OPTIMIZE" if entry.is_exchange else "WRITE",
+        "operationParameters": parameters if entry.is_exchange else {"mode": "Append", **parameters},
+        "isBlindAppend": not entry.is_exchange,
         "engineInfo": f"holdfast/{VERSION}",
         "txnId": attempt,
-        "writer": append.writer,
+        "writer": entry.writer,
     }
-    if append.lost:
-        info["lost"] = [list(one) for one in append.lost]
+    if entry.lost:
+        info["lost"] = [list(one) for one in entry.lost]
     return info
 
 
-def _add(file: DataFile, at_ms: int) -> dict[str, Any]:
+def _add(file: DataFile, entry: Entry) -> dict[str, Any]:
     return {
         "path": file.path,
         "partitionValues": file.partition_values,
         "size": file.size_bytes,
-        "modificationTime": at_ms,
-        "dataChange": True,
+        "modificationTime": entry.at_ms,
+        "dataChange": not entry.is_exchange,
         "stats": file.stats,
+    }
+
+
+def _remove(file: DataFile, entry: Entry) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "deletionTimestamp": entry.at_ms,
+        "dataChange": not entry.is_exchange,
+        "extendedFileMetadata": True,
+        "partitionValues": file.partition_values,
+        "size": file.size_bytes,
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The part of an entry that concerns a writer that only appends."""
+    """The part of an entry that concerns other writers."""
 
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    changes_table: bool = False
+    ends: Mapping[TopicPartition, int]
+    removed: frozenset[str]
+    """The paths of files that are not in the table any more."""
+    changes_table: bool
     """Whether the columns, the properties or the features of the table have changed."""
 
 
 def decode(content: bytes, shown: str) -> Seen:
     """Raises Damaged, which names the entry as `shown`."""
     ends: dict[TopicPartition, int] = {}
+    removed: set[str] = set()
     changes_table = False
     try:
         for line in content.splitlines():
@@ -102,10 +124,12 @@ def decode(content: bytes, shown: str) -> Seen:
             if "txn" in action and str(action["txn"]["appId"]).startswith(_APPLICATION):
                 topic, _, partition = str(action["txn"]["appId"]).removeprefix(_APPLICATION).rpartition("/")
                 ends[topic, int(partition)] = int(action["txn"]["version"])
+            if "remove" in action:
+                removed.add(str(action["remove"]["path"]))
             changes_table |= "protocol" in action or "metaData" in action
     except (ValueError, TypeError, KeyError) as error:
         raise Damaged(
             f"{shown} is no entry of a Delta log ({error}): it was changed after it was written. Restore it from a "
             "backup; nothing was changed"
         ) from error
-    return Seen(ends, changes_table)
+    return Seen(ends, frozenset(removed), changes_table)

@@ -1,11 +1,11 @@
-"""The writer's side of a Delta table's log: the end of each partition, and appends that compare and set it.
+"""The writer's side of a Delta table's log: the end of each partition, and commits that compare and set it.
 
 An entry of the log has the next number as its name, and is created exclusively. A writer has read all entries before
-the one that it creates, so no other writer can have advanced a partition in between without being noticed.
+the one that it creates, so it has seen every partition that another writer has advanced, and every file that another
+compaction has removed.
 
-delta-rs could commit as well. Its commit reads the list of all files of the table, which takes 37 ms for 12,000 files
-and grows with their number; it does not flush the entry to the device; and it does not prevent the version of an
-application from going back (docs/decisions/0034-holdfast-writes-the-entries-of-the-delta-log.md).
+Holdfast writes its entries itself instead of using delta-rs, for the reasons in
+docs/decisions/0034-holdfast-writes-the-entries-of-the-delta-log.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.spark.pipelines.errors import Damaged, Unwritable
-from holdfast.spark.pipelines.land.delta_entry import Append, application_id, decode, encode, entry_name
+from holdfast.spark.pipelines.land.delta_entry import Entry, application_id, decode, encode, entry_name
 from holdfast.spark.pipelines.location import Location
 from holdfast.spark.pipelines.shared_files import SharedFiles, open_files
 from holdfast.types import TopicPartition
@@ -31,13 +31,21 @@ _CHECKPOINT_TIMEOUT_S: Final = 60.0
 
 
 class DeltaLog:
+    """Old entries are deleted after a checkpoint, by the retention of the log. A writer that was paused until then may
+    find a free name that is not the next one, and create an entry that nobody reads; or read such an entry of another
+    writer. So the entry before is read afterwards: if it is still the same, then the ones after it were not deleted."""
+
     def __init__(self, location: Location, files: SharedFiles | None = None) -> None:
         self.location = location
         self._files = files or open_files(location)
         self._version: int | None = None
         """The last entry that this writer has read; None before the table is open."""
+        self._last: bytes | None = None
+        """The content of that entry; None if it was deleted already."""
         self._ends: dict[TopicPartition, int | None] = {}
         """The ends of partitions as of that entry, as far as they have been requested."""
+        self.removed: set[str] | None = None
+        """The files that other writers have removed since `open`; None if that is not known."""
         self._checkpoint: threading.Thread | None = None
 
     # -- the ends of partitions ----------------------------------------------------------------------------------------
@@ -49,67 +57,103 @@ class DeltaLog:
             self._load({*self._ends, *wanted})
         return {where: self._ends[where] for where in wanted}
 
+    def open(self) -> DeltaTable:
+        """The table as of the last entry. Raises ConfigError if it does not exist."""
+        from holdfast.spark.pipelines.land.delta_table import existing_table
+
+        table = existing_table(self.location)
+        self._use(table, self._ends)
+        self.removed = set()
+        return table
+
     def refresh(self) -> None:
         """Reads the entries of other writers."""
         if self._version is None:
             return
-        while (content := self._files.read(entry_name(self._version + 1))) is not None:
-            seen = decode(content, f"{self.location}/{entry_name(self._version + 1)}")
-            if seen.changes_table:
-                self._load(self._ends)
-                return
-            self._ends.update((where, end) for where, end in seen.ends.items() if where in self._ends)
-            self._version += 1
+        version, last, seen = self._version, self._last, []
+        while (content := self._files.read(entry_name(version + 1))) is not None:
+            version, last = version + 1, content
+            seen.append(decode(content, f"{self.location}/{entry_name(version)}"))
+        if not self._is_unchanged():
+            self._load(self._ends)
+            return
+        self._version, self._last = version, last
+        for one in seen:
+            self._ends.update((where, end) for where, end in one.ends.items() if where in self._ends)
+            if self.removed is not None:
+                self.removed |= one.removed
+        if any(one.changes_table for one in seen):
+            self._check_table()
+
+    def _is_unchanged(self) -> bool:
+        """Whether the last entry that was read has not been deleted since."""
+        assert self._version is not None
+        return self._last is not None and self._files.read(entry_name(self._version)) == self._last
+
+    def _check_table(self) -> None:
+        """Another program has changed the columns, the properties or the features of the table."""
+        from holdfast.spark.pipelines.land.delta_table import open_table
+
+        open_table(self.location)
 
     def _load(self, partitions: Iterable[TopicPartition]) -> None:
         from holdfast.spark.pipelines.land.delta_table import create_table, open_table
 
-        table = open_table(self.location) or create_table(self.location)
-        self._use(table, partitions)
+        self._use(open_table(self.location) or create_table(self.location), partitions)
 
     def _use(self, table: DeltaTable, partitions: Iterable[TopicPartition]) -> None:
+        from holdfast.spark.pipelines.land.delta_table import delta_errors
+
+        while True:
+            version = table.version()
+            self._last = self._files.read(entry_name(version))
+            with delta_errors(self.location):
+                table.update_incremental()
+            if table.version() == version:  # so this was the last entry when it was read
+                break
+        self._version = version
         self._ends = {where: table.transaction_version(application_id(where)) for where in partitions}
-        self._version = table.version()
+        self.removed = None
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
-    def append(self, what: Append) -> bool:
-        """False if another writer has committed an entry since this one has read the log. Read it again then."""
+    def append(self, entry: Entry) -> bool:
+        """False if another writer has committed an entry since this one has read the log. It has read it then."""
         assert self._version is not None, "the ends of the partitions are known"
-        number = self._version + 1
-        if not self._files.create(entry_name(number), encode(what, uuid.uuid4().hex)):
+        number, content = self._version + 1, encode(entry, uuid.uuid4().hex)
+        if not self._files.create(entry_name(number), content):
             self._refresh_after(number)
             return False
-        if self._files.read(entry_name(self._version)) is None:
-            return self._is_in_table(number, what)
-        self._version = number
-        self._ends.update(what.ends)
+        if not self._is_unchanged():
+            return self._is_in_table(entry)
+        self._version, self._last = number, content
+        self._ends.update(entry.ends)
         self._write_checkpoint_if_due(number)
         return True
 
     def _refresh_after(self, number: int) -> None:
         before = self._version
         self.refresh()
+        if self._version == before:  # the entry was deleted before it was read
+            self._load(self._ends)
         if self._version == before:
             raise Damaged(
-                f"{self.location}/{entry_name(number)} exists and cannot be read; nothing was changed. Read the table "
-                "with another program to see whether it is damaged"
+                f"{self.location}/{entry_name(number)} exists and is not in the log; nothing was changed. Read the "
+                "table with another program to see whether it is damaged"
             )
 
-    def _is_in_table(self, number: int, what: Append) -> bool:
-        """The entry before this one was deleted, as old entries are after a checkpoint. Usually this entry is part of
-        the table all the same. But if this writer was paused for days, the name was free because an earlier entry of
-        this name was deleted, too. Readers start at a later checkpoint then, and do not see this entry."""
-        from holdfast.spark.pipelines.land.delta_table import open_table
+    def _is_in_table(self, entry: Entry) -> bool:
+        """Whether the table has an entry that may have been created too late. It is not deleted if it was: readers
+        start at a later checkpoint and do not see it, and the retention of the log deletes it.
 
-        table = open_table(self.location)
-        if table is None:
-            raise Unwritable(f"{self.location} was deleted while the query wrote to it; start the query again")
+        False does no harm if another writer has replaced the files meanwhile, because the ends are compared again.
+        """
+        from holdfast.spark.pipelines.land.delta_table import existing_table
+
+        table = existing_table(self.location)
         self._use(table, self._ends)
-        if table.version() == number:
-            return True
-        paths = {file.path for file in what.files}
-        return any(uri.endswith(path) for uri in table.file_uris() for path in paths)
+        paths = {file.path for file in entry.added}
+        return not paths.isdisjoint(table.get_add_actions(flatten=True)["path"].to_pylist())
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 

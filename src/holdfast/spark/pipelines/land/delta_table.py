@@ -76,6 +76,14 @@ def open_table(location: Location) -> DeltaTable | None:
     return table
 
 
+def existing_table(location: Location) -> DeltaTable:
+    """Raises ConfigError if the table does not exist."""
+    table = open_table(location)
+    if table is None:
+        raise ConfigError(f"{location}: there is no Delta table")
+    return table
+
+
 def create_table(location: Location) -> DeltaTable:
     """The table, which another writer may have created meanwhile."""
     if location.is_local and (location.path / _OLD_FORMAT).is_dir():

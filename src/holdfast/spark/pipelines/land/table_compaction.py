@@ -7,7 +7,6 @@ records again. The old files are kept for the grace period, because readers may 
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
@@ -16,19 +15,18 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from deltalake import CommitProperties, PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake import PostCommitHookProperties
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.durable_files import UNFINISHED
+from holdfast.spark.pipelines.durable_files import UNFINISHED, Disk
 from holdfast.spark.pipelines.errors import Unwritable
-from holdfast.spark.pipelines.land.data_file import PARTITION_COLUMNS, DataFile
-from holdfast.spark.pipelines.land.delta_entry import LOG
-from holdfast.spark.pipelines.land.delta_table import delta_errors, flush_log, schema
+from holdfast.spark.pipelines.land.data_file import DataFile
+from holdfast.spark.pipelines.land.delta_entry import LOG, Entry
+from holdfast.spark.pipelines.land.delta_log import DeltaLog
+from holdfast.spark.pipelines.land.delta_table import delta_errors, existing_table, flush_log
 from holdfast.spark.pipelines.land.table_files import TableFiles
-from holdfast.spark.pipelines.land.table_reader import existing_table
 from holdfast.spark.pipelines.location import Location
+from holdfast.spark.pipelines.shared_files import open_files
 from holdfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,10 +39,6 @@ GRACE_S: Final = 24 * 3600.0
 """How long a file that is not in the table is kept: longer than any batch and any query that reads the table."""
 _HOUR_S: Final = 3600.0
 _MAX_READER_VERSION: Final = 1
-_ATTEMPTS: Final = 20
-"""Each failed attempt means that another compaction has replaced some of the files."""
-
-logger = logging.getLogger("holdfast.spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +100,12 @@ class Compaction:
         target_bytes: int = TARGET_BYTES,
         grace_s: float = GRACE_S,
         now_s: Callable[[], float] = time.time,
+        disk: Disk | None = None,
     ) -> None:
+        """`disk` is for tests."""
         self._location = location
-        self._files = TableFiles(location)
+        self._files = TableFiles(location, disk)
+        self._log = DeltaLog(location, open_files(location, disk))
         self._merge_all = merge_all
         self._before = (before or datetime.fromtimestamp(now_s(), UTC).date()).isoformat()
         self._target_bytes = target_bytes
@@ -117,7 +114,7 @@ class Compaction:
         self._done = Compacted()
 
     def run(self, topics: Sequence[str] | None = None) -> Compacted:
-        table = existing_table(self._location)
+        table = self._log.open()
         _check_readable(table, self._location)
         files = data_files(table)
         _check_topics(topics, files, self._location)
@@ -132,49 +129,29 @@ class Compaction:
 
     # -- merges --------------------------------------------------------------------------------------------------------
 
-    def _exchange(self, merged: dict[Merge, DataFile]) -> None:
-        """Commits the merges whose files are all still in the table. Another compaction may have replaced some."""
-        for _ in range(_ATTEMPTS):
-            table = existing_table(self._location)
-            there = set(table.get_add_actions(flatten=True)["path"].to_pylist())
-            still = {merge: file for merge, file in merged.items() if there.issuperset(_paths(merge))}
+    def _exchange(self, merged: Mapping[Merge, DataFile]) -> None:
+        """Commits the merges, without those of which another compaction has replaced a file."""
+        while merged:
+            for merge, file in merged.items():
+                assert file.rows == sum(one.rows for one in merge.files), "a merge has as many rows as its files"
+            at_ms = int(self._now_s() * 1000)
+            removed = [file for merge in merged for file in merge.files]
+            if self._log.append(Entry(list(merged.values()), "land-compact", at_ms, removed=removed)):
+                self._done.commits += 1
+                self._done.merged_files += len(removed)
+                self._done.into_files += len(merged)
+                return
+            still = self._unreplaced(merged)
             for merge in merged.keys() - still.keys():
                 self._files.remove(merged[merge].path)
             merged = still
-            if not merged:
-                return
-            if self._commit(table, merged):
-                self._done.commits += 1
-                self._done.merged_files += sum(len(merge.files) for merge in merged)
-                self._done.into_files += len(merged)
-                return
-        logger.warning("other programs change the table faster than its files can be merged; run the command again")
 
-    def _commit(self, table: DeltaTable, merged: Mapping[Merge, DataFile]) -> bool:
-        at_ms = int(self._now_s() * 1000)
-        actions: list[AddAction | RemoveAction] = []
-        for merge, file in merged.items():
-            assert file.rows == sum(one.rows for one in merge.files), "a merge has as many rows as its files"
-            actions.append(AddAction(file.path, file.size_bytes, file.partition_values, at_ms, False, file.stats))
-            actions += [
-                RemoveAction(one.path, False, at_ms, one.size_bytes, one.partition_values) for one in merge.files
-            ]
-        with delta_errors(self._location):
-            try:
-                table.create_write_transaction(
-                    actions,
-                    "append",
-                    schema(),
-                    list(PARTITION_COLUMNS),
-                    commit_properties=CommitProperties(custom_metadata={"command": "holdfast pipeline land-compact"}),
-                    post_commithook_properties=PostCommitHookProperties(False, False),
-                )
-            except CommitFailedError:
-                return False
-            table.update_incremental()
-        if self._location.is_local:
-            flush_log(self._location.path, table.version())
-        return True
+    def _unreplaced(self, merged: Mapping[Merge, DataFile]) -> dict[Merge, DataFile]:
+        """The merges whose files are all in the table."""
+        if self._log.removed is None:
+            there = set(self._log.open().get_add_actions(flatten=True)["path"].to_pylist())
+            return {merge: file for merge, file in merged.items() if there.issuperset(_paths(merge))}
+        return {merge: file for merge, file in merged.items() if self._log.removed.isdisjoint(_paths(merge))}
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 

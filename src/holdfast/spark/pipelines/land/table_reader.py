@@ -11,7 +11,6 @@ from holdfast.spark.pipelines.location import Location
 from holdfast.spark.source import columns
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -39,18 +38,10 @@ def read_landed(
     return rows.selectExpr(*(f"`{name}`" for name in COLUMNS))
 
 
-def existing_table(location: Location) -> DeltaTable:
-    """Raises ConfigError if the table does not exist."""
-    from holdfast.spark.pipelines.land.delta_table import open_table
-
-    table = open_table(location)
-    if table is None:
-        raise ConfigError(f"{location}: there is no Delta table")
-    return table
-
-
 def table_files(location: Location, topics: Sequence[str] | None = None) -> list[str]:
     """The paths of the table's files, relative to it. Raises ConfigError."""
+    from holdfast.spark.pipelines.land.delta_table import existing_table
+
     table = existing_table(location)
     paths = table.get_add_actions(flatten=True)["path"].to_pylist()
     known = sorted({_topic_of(path) for path in paths})

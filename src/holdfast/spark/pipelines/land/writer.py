@@ -12,7 +12,7 @@ from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.pipelines.dedup import remaining
 from holdfast.spark.pipelines.errors import DataLoss, Unwritable
 from holdfast.spark.pipelines.land.data_file import DataFile
-from holdfast.spark.pipelines.land.delta_entry import Append
+from holdfast.spark.pipelines.land.delta_entry import Entry
 from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.types import TopicPartition
@@ -145,7 +145,7 @@ class TableWriter:
         """False if another writer was faster: it may have landed part of the ranges."""
         self._files.mark_used(files)
         ends = {one.where: one.end for one in pending}
-        if not self._log.append(Append(files, ends, lost, self._writer, time.time_ns() // 1_000_000)):
+        if not self._log.append(Entry(files, self._writer, time.time_ns() // 1_000_000, ends, lost)):
             return False
         landed.rows += sum(file.rows for file in files)
         landed.files += len(files)
