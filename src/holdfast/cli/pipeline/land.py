@@ -1,4 +1,4 @@
-"""`holdfast pipeline land`: topics to Parquet, each record once."""
+"""`holdfast pipeline land`: topics to a Delta table, each record once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ def add_command(commands: Commands) -> None:
         commands,
         "land",
         run,
-        "write topics to Parquet files, each record once",
+        "write topics to a Delta table, each record once",
         [
             "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders --group lake --instance-id lake-1 "
             "--path lake",
             "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders,returns --group lake --path lake "
             "--once",
+            "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders --group lake --path s3://bucket/lake "
+            "--storage AWS_ENDPOINT_URL=https://minio.example:9000",
         ],
         "Several processes can divide the topics among them through the group and write to the same table; it has\n"
         "each record once, even if processes are killed. Ctrl-C or SIGTERM exits after the current batch.",
@@ -46,7 +48,14 @@ def run(options: argparse.Namespace) -> int:
         def on_batch(batch: LandBatch) -> None:
             _print(options, batch)
 
-        query = Land(spark, options.path, source, checkpoint=options.checkpoint, on_batch=on_batch)
+        query = Land(
+            spark,
+            options.path,
+            source,
+            checkpoint=options.checkpoint,
+            storage_options=dict(options.storage_options),
+            on_batch=on_batch,
+        )
         query.start(**trigger(options))
         run_until_stopped(query, stopping)
     return EXIT_OK if stopping.exit_code is None else stopping.exit_code
@@ -62,6 +71,7 @@ def _print(options: argparse.Namespace, batch: LandBatch) -> None:
                 "partitions": landed.partitions,
                 "files": landed.files,
                 "already_landed": landed.already,
+                "conflicts": landed.conflicts,
                 "lost": sum(one.end - one.start for one in landed.lost),
                 "seconds": round(batch.seconds, 3),
             }

@@ -11,6 +11,7 @@ from holdfast.cli.exit_codes import EXIT_OK
 from holdfast.cli.output import print_json
 from holdfast.cli.parsing import CommaList, seconds, whole_number
 from holdfast.cli.parsing import add_command as add
+from holdfast.cli.pipeline.query_options import add_path_options, location
 from holdfast.cli.pipeline.spark_session import add_spark_options, session
 from holdfast.extras import SPARK
 
@@ -31,7 +32,7 @@ def add_command(commands: Commands) -> None:
         "Writers and readers may run at the same time.",
         packages=SPARK,
     )
-    parser.add_argument("--path", metavar="PATH", required=True, help="the table: a directory, or s3://bucket/prefix")
+    add_path_options(parser, "table")
     parser.add_argument("--topic", metavar="TOPIC", action=CommaList, help="the topic; may be repeated (default: all)")
     parser.add_argument(
         "--before", metavar="DATE", type=_date, help="merge only dates before this one (default: today, UTC)"
@@ -55,6 +56,7 @@ def add_command(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    location(options, "table")  # before Spark is started, so that a mistake is reported at once
     with session(options) as spark:
         from holdfast.spark.pipelines import compact
 
@@ -65,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
             before=options.before,
             target_bytes=options.target_mib * _MIB,
             grace_s=options.grace,
+            storage_options=dict(options.storage_options),
         )
     if options.json:
         print_json(asdict(done))

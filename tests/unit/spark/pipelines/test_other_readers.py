@@ -103,7 +103,7 @@ def test_duckdb_reads_every_record_over_arrow(table: Location) -> None:
         connection.execute("SET TimeZone = 'UTC'")
         rows = connection.sql("SELECT * FROM landed").to_arrow_table().cast(expected_schema())
         counted = connection.sql(
-            "SELECT partition, count(*), max(\"offset\") FROM landed "
+            'SELECT partition, count(*), max("offset") FROM landed '
             "WHERE date = DATE '2026-11-17' GROUP BY 1 ORDER BY 1"
         ).fetchall()
 

@@ -13,6 +13,6 @@ are harmless.
 
 `delta_entry` is the format of an entry, `delta_log` reads and creates entries, and `delta_table` is the table through
 delta-rs, which checks it and writes checkpoints. `writer` lands one batch; `parquet_writer` runs on the executors, with
-`data_file` and `table_files`; `land_query` is the streaming query around them. `table_compaction` merges small files, and
-`table_reader` reads the table.
+`data_file` and `table_files`; `land_query` is the streaming query around them. `table_compaction` merges small files,
+and `table_reader` reads the table.
 """
