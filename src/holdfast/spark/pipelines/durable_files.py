@@ -13,39 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from holdfast.client.errors import ConfigError
-
 UNFINISHED: Final = ".unfinished-"
 """The prefix of temporary names."""
-
-_GLOB_CHARACTERS: Final = frozenset("*?[]{}\\")
-
-
-def shared_path(text: str | os.PathLike[str], what: str = "table") -> Path:
-    """The directory of a pipeline, absolute. Raises ConfigError for file systems on which creation is not known to be
-    exclusive."""
-    given = os.fspath(text)
-    scheme, colon, rest = given.partition(":")
-    if colon and scheme.lower() == "file":
-        given = "/" + rest.lstrip("/")
-    elif "://" in given:
-        raise ConfigError(
-            f"{given!r}: a {what} needs a file system with hard links (local, or shared by driver and executors, as "
-            f"NFS is), because its entries are created exclusively; {scheme}: is not known to support that. Use a "
-            "mounted directory"
-        )
-    if not given:
-        raise ConfigError(f"the path of the {what} is empty")
-    if _GLOB_CHARACTERS & set(given):
-        raise ConfigError(
-            f"{given!r} has one of {' '.join(sorted(_GLOB_CHARACTERS))} in it, which Spark reads as a pattern"
-        )
-    return Path(given).absolute()
-
-
-def spark_path(path: Path) -> str:
-    """As Spark expects it: unlike in a URI, nothing is escaped."""
-    return f"file://{path}"
 
 
 class Disk:

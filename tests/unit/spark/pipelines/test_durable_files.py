@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.durable_files import Disk, shared_path
+from holdfast.spark.pipelines.durable_files import Disk
 from tests.unit.spark.pipelines.places import ForgetfulNfs, Mortal, WatchedDisk
 
 
@@ -62,30 +61,3 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.undo()
     assert Disk().create(tmp_path / "name", b"content")
-
-
-@pytest.mark.parametrize("given", ["/data/lake", "file:/data/lake", "file:///data/lake", "FILE:///data/lake"])
-def test_paths_of_this_machine(given: str) -> None:
-    assert shared_path(given) == Path("/data/lake")
-
-
-def test_a_relative_path_is_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    assert shared_path("lake") == tmp_path / "lake"
-
-
-@pytest.mark.parametrize("given", ["s3a://bucket/lake", "gs://bucket/lake", "abfss://c@a/lake", "hdfs://name/lake"])
-def test_file_systems_whose_creation_is_not_known_to_be_exclusive_are_refused(given: str) -> None:
-    with pytest.raises(ConfigError, match=r"hard links .* is not known to support that"):
-        shared_path(given)
-
-
-def test_a_path_that_spark_would_take_for_a_pattern_is_refused() -> None:
-    with pytest.raises(ConfigError, match="which Spark reads as a pattern"):
-        shared_path("/data/lake[1]")
-
-
-def test_no_path_is_no_table() -> None:
-    with pytest.raises(ConfigError, match="is empty"):
-        shared_path("")
