@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 PAGE = (REPOSITORY / "docs" / "pipelines.md").read_text().partition("\n## Forensics\n")[0]
 COMMANDS = re.findall(r"\$ (holdfast pipeline .*)\n((?:[^$`].*\n)+)", PAGE)
-LAND, AGGREGATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+READ, LAND, AGGREGATE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 LOOPBACK = "--conf spark.driver.bindAddress=127.0.0.1 --conf spark.driver.host=127.0.0.1 pyspark-shell"
 
 
@@ -66,7 +66,9 @@ def test_the_examples_of_land_work_when_pasted(tmp_path: Path) -> None:
         paste(broker, tmp_path, ["land", "land-compact"])
         send(broker, "orders", (None, "second order"))
         printed = run(["-c", LAND.replace("127.0.0.1:9092", broker.bootstrap)], tmp_path)
+        read = run(["-c", READ], tmp_path)
 
+    assert "2 records" in read
     assert landed_values(tmp_path / "lake") == [(0, 0, "first order"), (0, 1, "second order")]
     for at, order in enumerate(("first order", "second order")):
         assert re.search(rf"\| *{order}\| +0\| +{at}\|", printed), printed

@@ -1,31 +1,44 @@
 """Two queries land one topic, as processes of their own in one group. Either is killed, and the broker, while sequence
-numbers flow: in the end every one of them stands in the table once."""
+numbers flow: in the end every one of them is in the table once, on a disk and in S3."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.spark.pipelines.location import Location
 from tests.groups.topics import make_topic
 from tests.spark.pipeline_processes import PARTITIONS, TERMINATED, TOPIC, Numbers, TwoProcesses
-from tests.spark.table_checks import ends, landed_values, unlisted
+from tests.spark.table_checks import Place, ends, landed_values, unlisted
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.quick_brokers import QUICK
+from tests.support.s3_emulator import s3_emulator
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 GROUP = "lake"
 
 
-def test_every_sequence_number_is_there_once_after_any_kill(tmp_path: Path) -> None:
-    table = tmp_path / "lake"
+@pytest.fixture(params=["disk", "s3"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "disk":
+        yield tmp_path / "lake"
+        return
+    with s3_emulator() as s3:
+        yield Location.parse(f"s3://{s3.new_bucket()}/lake", "table", s3.options)
+
+
+def test_every_sequence_number_is_there_once_after_any_kill(tmp_path: Path, table: Place) -> None:
+    options = table.storage_options if isinstance(table, Location) else {}
+    storage = [word for name, value in options.items() for word in ("--storage", f"{name}={value}")]
     with HoldfastBroker(QUICK) as broker:
         make_topic(broker, TOPIC, PARTITIONS)
         numbers = Numbers(broker.bootstrap)
         with numbers.flowing():
             queries = TwoProcesses(
-                ["land", "--path", str(table)],
+                ["land", "--path", str(table), *storage],
                 broker.bootstrap,
                 GROUP,
                 tmp_path,

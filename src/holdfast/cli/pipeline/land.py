@@ -30,8 +30,8 @@ def add_command(commands: Commands) -> None:
             "--path lake",
             "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders,returns --group lake --path lake "
             "--once",
-            "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders --group lake --path s3://bucket/lake "
-            "--storage AWS_ENDPOINT_URL=https://minio.example:9000",
+            "holdfast pipeline land --bootstrap-server 127.0.0.1:9092 --topic orders --group lake "
+            "--path s3://bucket/lake --storage AWS_ENDPOINT_URL=https://minio.example:9000",
         ],
         "Several processes can divide the topics among them through the group and write to the same table; it has\n"
         "each record once, even if processes are killed. Ctrl-C or SIGTERM exits after the current batch.",
