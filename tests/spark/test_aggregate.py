@@ -23,6 +23,8 @@ from tests.spark.full_disk_fixture import full_disk
 from tests.spark.records import new_topic
 from tests.spark.streaming_queries import OFTEN, QUICK_QUERY, await_assignments
 from tests.support.eventually import eventually
+from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.s3_emulator import s3_emulator
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -111,6 +113,23 @@ def test_totals_are_those_of_a_batch_over_the_topic(
     assert len(batches) >= COUNT // 700
     assert sum(batch.aggregated.loaded_bytes for batch in batches + again) == 0, "a static member loads nothing"
     assert sum(committed(server, group, topic).values()) == COUNT + 500
+
+
+def test_totals_in_s3_are_those_of_a_batch_over_the_topic(
+    spark: Any, quick_holdfast: HoldfastBroker, topic: str, group: str, tmp_path: Path
+) -> None:
+    new_topic(quick_holdfast.bootstrap, topic, PARTITIONS)
+    numbers(quick_holdfast, topic, range(COUNT))
+    options = {"kafka.bootstrap.servers": quick_holdfast.bootstrap, "kafka.group.id": group, "subscribe": topic}
+    with s3_emulator() as s3:
+        path, own = f"s3://{s3.new_bucket()}/totals", {"amount": AMOUNT, "storage_options": s3.options}
+
+        Aggregate(spark, path, options, cache=tmp_path, **own).start(**NOW).wait(60)
+
+        assert as_rows(read_totals(spark, path, [topic], s3.options)) == recount(spark, quick_holdfast, topic)
+        missing = Aggregate(spark, "s3://no-such-bucket/totals", options, **own)
+        with pytest.raises(Unwritable, match=r"the bucket no-such-bucket does not exist .*; nothing is lost"):
+            missing.start(**NOW)
 
 
 def test_windows_keys_and_last_values_are_what_expressions_say(
@@ -287,8 +306,8 @@ def test_states_that_cannot_be_are_refused(
     spark: Any, server: Server, topic: str, state: Path, aggregate: StartAggregate
 ) -> None:
     new_topic(server.bootstrap, topic, PARTITIONS)
-    with pytest.raises(ConfigError, match="a state needs a file system with hard links"):
-        aggregate(path="s3a://bucket/totals")
+    with pytest.raises(ConfigError, match="a state needs a directory that driver and executors share, or S3"):
+        aggregate(path="gs://bucket/totals")
     with pytest.raises(ConfigError, match="aggregate does not support the option minPartitions"):
         aggregate(options={"minPartitions": 10})
     with pytest.raises(ConfigError, match=r"amount 'prize' cannot be computed from the columns of the source: .*prize"):

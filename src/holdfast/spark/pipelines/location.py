@@ -43,7 +43,7 @@ _OPTIONS: Final = frozenset(
 _CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 _RETRY: Final = {
     "retry_timeout": timedelta(seconds=15),
-    "max_retries": 10,
+    "max_retries": 100,
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=4), "base": 2},
 }
 """A store that cannot be reached is an error after about 15 s, and not after three minutes. A query is started again

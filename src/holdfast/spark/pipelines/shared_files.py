@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 PIECE: Final = 8 * 1024 * 1024
 """The size of a request for a part of a large file. The client gives a request 30 s."""
+_PARTS: Final = 2
+"""Parts of a file that are sent at the same time. Several partitions are written at the same time as well, and all
+share the 30 s."""
+_PATIENCE_S: Final = 10.0
 _ATTEMPTS: Final = 5
 _MAX_MESSAGE: Final = 300
 _TREE: Final = re.compile(r"\s*(?:\x1b\[\d*m)*↳(?:\x1b\[\d*m)*\s*")
@@ -177,19 +182,14 @@ class S3Files:
 
     def create(self, name: str, content: bytes) -> bool:
         """If the response of a request is lost, the client may send it again, and gets the error that the name is
-        taken. The request may also have been carried out although it ended with an error. The content is compared in
-        both cases. It contains the id of its writer, so it is never that of another."""
+        taken. Therefore the content is compared. It contains the id of its writer, so it is never that of another."""
         for _ in range(_ATTEMPTS):
             try:
-                self._put_new(name, content)
+                with _unless(lambda: self.read(name) == content):
+                    self._put_new(name, content)
+                return True
             except FileExistsError:
                 there = self.read(name)
-            except OSError:
-                if self._read_if_possible(name) == content:
-                    return True
-                raise
-            else:
-                return True
             # S3 also refuses a write while another one to the same name is in progress, which may fail.
             if there is not None:
                 return there == content
@@ -206,30 +206,14 @@ class S3Files:
             except AlreadyExistsError as error:
                 raise FileExistsError(name) from error
 
-    def _read_if_possible(self, name: str) -> bytes | None:
-        try:
-            return self.read(name)
-        except OSError:
-            return None
-
     def write(self, name: str, content: bytes) -> None:
         """A large file is uploaded in parts, and exists when the upload is completed. The parts of an upload that is
         not completed are invisible; a lifecycle rule of the bucket deletes them."""
         import obstore
 
         self._step("write", name)
-        try:
-            with s3_errors(self._location):
-                obstore.put(self._location.store, name, content, chunk_size=PIECE)
-        except OSError:
-            if not self._is_there(name, len(content)):  # the response may have been lost
-                raise
-
-    def _is_there(self, name: str, size_bytes: int) -> bool:
-        try:
-            return self._size_bytes(name) == size_bytes
-        except OSError:
-            return False
+        with _unless(lambda: self._size_bytes(name) == len(content)), s3_errors(self._location):
+            obstore.put(self._location.store, name, content, chunk_size=PIECE, max_concurrency=_PARTS)
 
     def touch(self, name: str) -> None:
         self._size_bytes(name)
@@ -253,6 +237,24 @@ class S3Files:
 
     def _step(self, what: str, name: str) -> None:
         """A hook for tests."""
+
+
+@contextlib.contextmanager
+def _unless(is_there: Callable[[], bool]) -> Iterator[None]:
+    """Ignores an error if the request was carried out although it ended with one. A store that has not answered for
+    long is not asked again."""
+    began_s = time.monotonic()
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError:
+        try:
+            if time.monotonic() - began_s < _PATIENCE_S and is_there():
+                return
+        except OSError:
+            pass  # the first error is the one to report
+        raise
 
 
 def _last(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -116,14 +117,31 @@ def test_a_write_whose_response_was_lost_is_ours_and_one_of_another_is_not(
 
 
 def test_a_write_that_was_not_carried_out_is_an_error(lossy: LossyHttp, over_lossy: SharedFiles) -> None:
-    lossy.choose = lambda method, _path: Fault(None, is_forwarded=False) if method == "PUT" else None
-    with pytest.raises(OSError, match="does not answer"):
-        over_lossy.create("log/1.json", b"mine")
     lossy.choose = lambda method, _path: Fault(400, is_forwarded=False) if method == "PUT" else None
-    with pytest.raises(OSError, match="400 Bad Request"):
-        over_lossy.write("log/1.json", b"mine")
+    for write in (over_lossy.create, over_lossy.write):
+        with pytest.raises(OSError, match="400 Bad Request"):
+            write("log/1.json", b"mine")
     lossy.choose = lambda _method, _path: None
     assert over_lossy.read("log/1.json") is None
+
+
+def test_a_write_that_ended_with_an_error_and_was_carried_out_is_none(
+    lossy: LossyHttp, over_lossy: SharedFiles
+) -> None:
+    lossy.choose = lambda method, _path: Fault(400) if method == "PUT" else None
+    assert over_lossy.create("log/1.json", b"mine")
+    over_lossy.write("runs/1", b"mine")
+    with pytest.raises(OSError, match="400 Bad Request"):
+        over_lossy.create("log/1.json", b"another writer's")
+
+
+def test_a_store_that_cannot_be_reached_is_an_error_after_a_bounded_time(s3: S3Emulator) -> None:
+    """As long as a broker gives its members; the store itself would try for three minutes."""
+    store = Location.parse("s3://bucket/lake", "table", s3.options).store
+    assert store.retry_config is not None
+    assert store.retry_config["retry_timeout"] == timedelta(seconds=15)
+    assert store.client_options is not None
+    assert store.client_options["connect_timeout"]
 
 
 def test_an_upload_in_parts_whose_last_response_was_lost_is_there(lossy: LossyHttp, over_lossy: SharedFiles) -> None:
