@@ -11,6 +11,8 @@ import argparse
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+import holdfast.spark  # noqa: F401 - makes Spark use this Python
+
 parser = argparse.ArgumentParser(description="Count the records of each minute of event time.")
 parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
 parser.add_argument("--topic", default="clicks")

@@ -13,6 +13,8 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+import holdfast.spark  # noqa: F401 - makes Spark use this Python
+
 SILENCE_MS = int(timedelta(minutes=10).total_seconds() * 1000)
 
 parser = argparse.ArgumentParser(description="Report devices that have sent nothing for ten minutes.")

@@ -11,6 +11,8 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+import holdfast.spark  # noqa: F401 - makes Spark use this Python
+
 parser = argparse.ArgumentParser(description="Join orders with their payments.")
 parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
 parser.add_argument("--orders", default="orders", help="the topic of the orders")

@@ -12,6 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+import holdfast.spark  # noqa: F401 - makes Spark use this Python
+
 parser = argparse.ArgumentParser(description="Keep the last value of each key in a Delta table.")
 parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
 parser.add_argument("--topic", default="prices")
