@@ -43,6 +43,7 @@ def test_delta_spark_reads_and_changes_a_table_and_holdfast_continues(tmp_path: 
         },
         {},
         python,
+        within_s=400,
     )
 
     # then each record was there once, for batches and for streams
