@@ -5,8 +5,7 @@ A run follows from its numbers alone: they determine the order, what the writers
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -22,7 +21,8 @@ from holdfast.spark.pipelines.land.writer import TableWriter
 from holdfast.spark.pipelines.location import Location
 from holdfast.spark.pipelines.shared_files import LocalFiles
 from holdfast.types import TopicPartition
-from tests.unit.spark.pipelines.land_harness import TOPIC, Died, every, opened, rows_of, writing
+from tests.unit.spark.pipelines.actors import Actor
+from tests.unit.spark.pipelines.land_harness import TOPIC, every, opened, rows_of, writing
 
 TOPIC_PARTITION: TopicPartition = (TOPIC, 0)
 LAST = 40
@@ -47,45 +47,6 @@ class SteppingDisk(Disk):
     def _step(self, what: str, path: Path) -> None:
         if what == "link":
             self._turn()
-
-
-class Actor(threading.Thread):
-    """Does its work step by step, when it is asked to continue."""
-
-    def __init__(self, work: Callable[[Callable[[], None]], None]) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self._go = threading.Semaphore(0)
-        self._stopped = threading.Semaphore(0)
-        self._dies = False
-        self.is_over = False
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        self._go.acquire()
-        try:
-            if not self._dies:
-                self._work(self._turn)
-        except Died:
-            pass
-        except BaseException as error:  # noqa: BLE001 - reported by the main thread
-            self.error = error
-        self.is_over = True
-        self._stopped.release()
-
-    def _turn(self) -> None:
-        self._stopped.release()
-        self._go.acquire()
-        if self._dies:
-            raise Died
-
-    def step(self, *, dies: bool = False) -> None:
-        self._dies = dies
-        self._go.release()
-        self._stopped.acquire()
-        if self.error is not None:
-            raise self.error
 
 
 MakeLog = Callable[[Location, LocalFiles], DeltaLog]
@@ -191,11 +152,3 @@ class _Merging(Compaction):
 
     def _delete_unneeded(self) -> None:
         """Nothing is old."""
-
-
-def random_numbers(seed: int) -> Iterator[list[int]]:
-    import random
-
-    chance = random.Random(seed)
-    while True:
-        yield [chance.randrange(1 << 16) for _ in range(400)]

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from holdfast.client.errors import HoldfastError
 from holdfast.spark.pipelines.land.delta_entry import Entry, encode, entry_name
 from holdfast.spark.pipelines.land.delta_log import DeltaLog
-from tests.unit.spark.pipelines.interleaving import MakeLog, Run, random_numbers
+from tests.unit.spark.pipelines.actors import random_numbers
+from tests.unit.spark.pipelines.interleaving import MakeLog, Run
 
 RUNS = 15
 
