@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ def main(location: Location, seed: int, last: int) -> None:
     known = {one: end or 0 for one, end in log.ends(where).items()}
     while any(end < last for end in known.values()):
         ranges = [_planned(one, known[one], last, chance) for one in where if chance.random() < 0.7]
-        done = writer.land([one for one in ranges if one.start < one.end], _writing(location, ranges))
+        done = writer.land([one for one in ranges if one.start < one.end], _writing(location))
         print(json.dumps({"rows": done.rows, "already": done.already, "conflicts": done.conflicts}), flush=True)
         # A batch is planned from what the group has committed, never beyond the table.
         known = {one: end or 0 for one, end in log.ends(where).items()}
@@ -49,10 +49,10 @@ def _planned(where: TopicPartition, end: int, last: int, chance: random.Random) 
     return OffsetRange(*where, start, min(last, start + 1 + chance.randrange(LONGEST)))
 
 
-def _writing(location: Location, ranges: list[OffsetRange]) -> Write:
-    def write(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        batches = [_records(one) for one in ranges if one.where in floors and one.start < one.end]
-        reports = write_rows(batches, location, floors)
+def _writing(location: Location) -> Write:
+    def write(ranges: Sequence[OffsetRange]) -> list[DataFile]:
+        batches = [_records(one) for one in ranges]
+        reports = write_rows(batches, location)
         return [file_of(row) for report in reports for row in report.to_pylist()]
 
     return write

@@ -30,7 +30,8 @@ S3: Final = "S3 emulator"
 WRITERS: Final = 2
 ZERO: Final = Target("at most", 0, "")
 _PATIENCE_S: Final = 1800.0
-_KILL_EVERY_S: Final = (1.0, 5.0)
+_BATCHES_PER_KILL: Final = (1, 20)
+_POLL_S: Final = 0.05
 
 
 def run(plan: Plan) -> Result:
@@ -71,15 +72,17 @@ def _land(location: Location, batches: int) -> dict[str, float]:
     """Until all records are landed, which takes about this many batches."""
     last = batches * 3  # a batch advances a partition by about three records: the rest overlaps
     chance, kills, seed = random.Random(1), 0, WRITERS
+    next_kill = chance.randint(*_BATCHES_PER_KILL)
     everyone = running = [_Writer(location, number, last) for number in range(WRITERS)]
     deadline = time.monotonic() + _PATIENCE_S
     try:
         while any(one.process.poll() is None for one in running):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the writers took longer than {_PATIENCE_S} s")
-            time.sleep(chance.uniform(*_KILL_EVERY_S))
+            time.sleep(chance.uniform(0, 2 * _POLL_S))
             alive = [one for one in running if one.process.poll() is None]
-            if alive and sum(len(one.batches()) for one in everyone) < batches:
+            if alive and next_kill <= sum(len(one.batches()) for one in everyone) < batches:
+                next_kill += chance.randint(*_BATCHES_PER_KILL)
                 chance.choice(alive).process.kill()
                 kills, seed = kills + 1, seed + 1
                 new = _Writer(location, seed, last)
@@ -130,9 +133,9 @@ def _method(result: Result) -> str:
     return (
         f"{settings['writers']} processes land the same {settings['partitions']} partitions into one table, without"
         " Spark. Their batches overlap, and each writer plans from the ends that it knew after its previous batch."
-        f" Until there are {settings['batches']:,} batches, one of the writers is killed (SIGKILL) every one to five"
-        " seconds, and another one is started. In the end, delta-rs reads the table. A conflict is a commit for which"
-        " another writer was faster, so that the batch was compared with the table again and committed once more."
+        f" Until there are {settings['batches']:,} batches, one of the writers is killed (SIGKILL) after every one to"
+        " twenty batches, and another one is started. In the end, delta-rs reads the table. A conflict is a commit for"
+        " which another writer was faster, so that the batch was compared with the table again and committed once more."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import land_comparison
 from benchmarks.cases import (
     spark_aggregate,
     spark_aggregate_restart,
@@ -64,7 +65,7 @@ def remembered(worker_mib: list[float]) -> Result:
 
 def landed(delta: float, bare: float) -> Result:
     rates = {LAND: delta, BARE: bare, BARE_BY_DATE: bare}
-    rows = [Row(spark_land.SERIES, way, 1, {"rows_per_s": rate}) for way, rate in rates.items()]
+    rows = [Row(land_comparison.SERIES, way, 1, {"rows_per_s": rate}) for way, rate in rates.items()]
     settings = {"records": 10, "shape": "100 B", "per_batch": 5, "cores": 2, "versions": VERSIONS}
     return Result(spark_land.NAME, settings, rows)
 

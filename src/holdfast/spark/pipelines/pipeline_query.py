@@ -19,8 +19,9 @@ from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.options import REPLAY_DIRECTORY, stream_options
 from holdfast.spark.pipelines.durable_files import Disk
-from holdfast.spark.pipelines.errors import QueryFailed, Stopped, Unwritable
+from holdfast.spark.pipelines.errors import Damaged, QueryFailed, Stopped, Unwritable
 from holdfast.spark.pipelines.location import Location, user_cache
+from holdfast.spark.pipelines.shared_files import open_files
 from holdfast.spark.pipelines.spark_offset_log import last_planned_batch, planned_batch
 from holdfast.spark.replay import read_decision
 from holdfast.spark.starting import await_started
@@ -74,6 +75,7 @@ class PipelineQuery(ABC, Generic[Done]):
         self._check()
         self._spark = spark
         self._location = Location.parse(path, self.CONTENT_NAME, storage_options)
+        self._has_cached_checkpoint = False
         self._checkpoint, self._is_temporary = self._choose_checkpoint(checkpoint)
         self._in_batch = threading.Lock()
         self._stopping = False
@@ -106,6 +108,8 @@ class PipelineQuery(ABC, Generic[Done]):
     def start(self, **trigger: Any) -> Self:
         """`trigger` are the arguments of Spark's `trigger`, e.g. availableNow=True. Without it, each batch starts when
         the previous one ends. Returns when the query is running, so that others can be started."""
+        if self._has_cached_checkpoint:
+            self._checkpoint = self._cached_checkpoint()
         if self._location.is_local:
             with io_errors(self._location):
                 Disk().make_directory(self._location.path)
@@ -190,8 +194,21 @@ class PipelineQuery(ABC, Generic[Done]):
         if self._instance_id is not None and self._location.is_local:
             return self._location.path / self.CHECKPOINTS / self._instance_id, False
         if self._instance_id is not None:
-            return user_cache() / self.NAME / self._location.digest / self._instance_id / "checkpoint", False
+            self._has_cached_checkpoint = True
+            return user_cache() / self.NAME / self._location.digest / self._instance_id, False
         return Path(tempfile.mkdtemp(prefix=f"holdfast-{self.NAME}-")), True
+
+    def _cached_checkpoint(self) -> Path:
+        """The checkpoint is on this machine, and its id in the object store. If the table is deleted, the id is deleted
+        with it: the checkpoint of the old table would skip the records before its offsets."""
+        name = f"{self.CHECKPOINTS}/{self._instance_id}"
+        with io_errors(self._location):
+            files = open_files(self._location)
+            files.create(name, uuid.uuid4().hex.encode())  # has no effect if there is one
+            checkpoint_id = (files.read(name) or b"").decode("ascii", "replace")
+        if not checkpoint_id.isalnum():
+            raise Damaged(f"{self._location}/{name} is not the id of a checkpoint; delete it")
+        return user_cache() / self.NAME / self._location.digest / str(self._instance_id) / checkpoint_id
 
     def _new_writer_id(self) -> str:
         who = self._instance_id or self._options.kafka.get("client.id") or self.NAME

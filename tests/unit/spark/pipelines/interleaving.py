@@ -5,7 +5,7 @@ A run follows from its numbers alone: they determine the order, what the writers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -109,11 +109,7 @@ class Run:
         if start >= end:
             return
         wanted = [OffsetRange(*TOPIC_PARTITION, start, end)]
-
-        def write(floors: Mapping[TopicPartition, int]) -> Sequence[DataFile]:
-            return writing(self.table, wanted)(floors)
-
-        landed = writer.land(wanted, write)
+        landed = writer.land(wanted, writing(self.table))
         self.races += landed.already > 0
 
     def _compaction(self, turn: Callable[[], None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,15 +83,13 @@ def value_of(where: TopicPartition, offset: int) -> bytes:
     return f"{where[0]}-{where[1]}@{offset}".encode()
 
 
-def writing(
-    table: Location, ranges: Sequence[OffsetRange], at_ms: int = A_DATE_MS, without: Iterable[int] = ()
-) -> Write:
-    """What Spark's tasks do: write a batch of these ranges."""
+def writing(table: Location, at_ms: int = A_DATE_MS, without: Iterable[int] = ()) -> Write:
+    """What Spark's tasks do: read ranges and write their records."""
     gone = frozenset(without)
 
-    def write(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
+    def write(ranges: Sequence[OffsetRange]) -> list[DataFile]:
         batches = iter([record_batch([(one, at_ms)], gone) for one in ranges])
-        return list(written(write_rows(batches, table, floors)))
+        return list(written(write_rows(batches, table)))
 
     return write
 
@@ -118,7 +116,7 @@ def land(
 ) -> None:
     """A new writer lands (partition, start, end) in one batch."""
     wanted = [OffsetRange(TOPIC, *one) for one in ranges]
-    new_writer(table, disk, fail_on_data_loss=fail_on_data_loss).land(wanted, writing(table, wanted, at_ms))
+    new_writer(table, disk, fail_on_data_loss=fail_on_data_loss).land(wanted, writing(table, at_ms))
 
 
 def opened(table: Location) -> DeltaTable:

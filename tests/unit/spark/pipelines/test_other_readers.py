@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.delta_table import write_checkpoint
 from holdfast.spark.pipelines.land.parquet_writer import write_rows
 from holdfast.spark.pipelines.location import Location
-from holdfast.types import TopicPartition
 from tests.support.s3_emulator import S3Emulator
 from tests.unit.spark.pipelines.land_harness import A_DATE_MS, DAY_MS, compaction, new_writer, opened, written
 
@@ -53,12 +53,10 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     for number in range(3):
         wanted = [OffsetRange(TOPIC, at, number * EACH, number * EACH + EACH) for at in range(2)]
 
-        def write(floors: object, wanted: list[OffsetRange] = wanted) -> list[DataFile]:
-            del floors
+        def write(wanted: Sequence[OffsetRange]) -> list[DataFile]:
             rows = [rows_at(offset, one.partition) for one in wanted for offset in range(one.start, one.end)]
             batch = pa.RecordBatch.from_pylist(rows, arrow.schema(True))
-            floor: dict[TopicPartition, int] = dict.fromkeys([one.where for one in wanted], 0)
-            return list(written(write_rows([batch], location, floor)))
+            return list(written(write_rows([batch], location)))
 
         writer.land(wanted, write)
     write_checkpoint(location)

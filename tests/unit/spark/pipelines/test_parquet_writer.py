@@ -61,7 +61,7 @@ def test_a_record_of_a_time_that_no_date_can_name_is_filed_under_the_nearest(
 ) -> None:
     batches = [record_batch([(A, at_ms), (B, A_DATE_MS)])]
 
-    files = {one.where: one for one in written(write_rows(batches, Location.parse(tmp_path), {A.where: 0, B.where: 0}))}
+    files = {one.where: one for one in written(write_rows(batches, Location.parse(tmp_path)))}
 
     assert (files[A.where].date, files[A.where].rows) == (day, 3)
     assert files[B.where].date == "2026-11-16"
@@ -72,7 +72,7 @@ def test_a_record_of_a_time_that_no_date_can_name_is_filed_under_the_nearest(
 def test_each_file_holds_what_is_reported_of_it(tmp_path: Path) -> None:
     batches = [record_batch([(A, A_DATE_MS)]), record_batch([(A._replace(start=8, end=9), A_DATE_MS), (B, -1)])]
 
-    files = {one.where: one for one in written(write_rows(batches, Location.parse(tmp_path), {A.where: 0, B.where: 0}))}
+    files = {one.where: one for one in written(write_rows(batches, Location.parse(tmp_path)))}
 
     of_a, of_b = files[A.where], files[B.where]
     assert of_a.path.startswith("topic=a/date=2026-11-16/0-00000000000000000005-")
@@ -85,21 +85,11 @@ def test_each_file_holds_what_is_reported_of_it(tmp_path: Path) -> None:
     assert read.read().column("timestamp").cast(pa.int64()).to_pylist() == [A_DATE_MS * 1000] * 4
 
 
-def test_rows_below_the_floor_and_of_partitions_without_one_are_left_out(tmp_path: Path) -> None:
-    batches = [record_batch([(A, A_DATE_MS), (B, A_DATE_MS)])]
-
-    (one,) = written(write_rows(batches, Location.parse(tmp_path), {A.where: 7}))
-
-    assert (one.where, one.first, one.end, one.rows) == (A.where, 7, 8, 1)
-    assert list(write_rows(batches, Location.parse(tmp_path), {A.where: 8})) == []
-    assert len(data_files(Location.parse(tmp_path))) == 1
-
-
 def test_large_rows_become_several_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "ROW_GROUP_BYTES", 1)
     batches = [record_batch([(A._replace(start=at, end=at + 2), A_DATE_MS)]) for at in (0, 2, 4)]
 
-    (one,) = written(write_rows(batches, Location.parse(tmp_path), {A.where: 0}))
+    (one,) = written(write_rows(batches, Location.parse(tmp_path)))
 
     read = pq.ParquetFile(tmp_path / one.path)
     assert read.num_row_groups == 3
@@ -114,10 +104,9 @@ def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(parquet_writer, "open_sink", full)
     left = iter([record_batch([(A, A_DATE_MS)]), record_batch([(B, A_DATE_MS)])])
 
-    (report,) = write_rows(left, Location.parse(tmp_path), {A.where: 0, B.where: 0})
+    (report,) = write_rows(left, Location.parse(tmp_path))
 
     (row,) = report.to_pylist()
     assert "No space left on device" in row["problem"]
     assert row["errno"] == 28
-    assert next(left, None) is None, "the task has read to its end"
     assert data_files(Location.parse(tmp_path)) == set()

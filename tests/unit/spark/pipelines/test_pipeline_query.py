@@ -13,7 +13,9 @@ from holdfast.spark.options import stream_options
 from holdfast.spark.pipelines import Aggregate, Land
 from holdfast.spark.pipelines.location import Location
 from holdfast.spark.pipelines.pipeline_query import _spark_error_text
+from holdfast.spark.pipelines.shared_files import open_files
 from holdfast.spark.stream_planner import StreamPlanner
+from tests.support.s3_emulator import S3Emulator
 from tests.support.spark_harness import SparkHarness
 from tests.unit.spark.pipelines.land_harness import new_writer, opened, writing
 
@@ -90,6 +92,30 @@ def test_a_static_member_keeps_its_cache_and_a_dynamic_one_does_not(
     assert not dynamic._cache.exists()
 
 
+@pytest.mark.parametrize("pipeline", [Land, Aggregate])
+def test_a_new_table_in_s3_does_not_continue_with_the_checkpoint_of_a_deleted_one(
+    s3: S3Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: type[Land | Aggregate]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    session: Any = object()
+    path = f"s3://{s3.new_bucket()}/lake"
+    static = {**OPTIONS, "kafka.group.instance.id": "lake-1"}
+
+    def checkpoint() -> Path:
+        return pipeline(session, path, static, storage_options=s3.options)._cached_checkpoint()
+
+    first = checkpoint()
+    assert checkpoint() == first, "the control: as long as the table exists, its checkpoint stays"
+
+    files = open_files(Location.parse(path, "table", s3.options))
+    (directory,) = files.directories("")
+    for name in files.names(directory):
+        files.remove(f"{directory}/{name}")
+
+    assert checkpoint() != first
+    assert first.is_relative_to(tmp_path / "holdfast" / pipeline.NAME)
+
+
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_repeated_batch_with_a_deleted_beginning_leaves_a_gap(world: SparkHarness, tmp_path: Path, fail: str) -> None:
     # given a batch that was planned and not run, and retention that took its first records
@@ -118,8 +144,8 @@ def test_a_repeated_batch_with_a_deleted_beginning_leaves_a_gap(world: SparkHarn
         table = Location.parse(tmp_path / "lake")
         earlier = [OffsetRange(world.topic, 0, 4, 5)]
         writer = new_writer(table, fail_on_data_loss=False)
-        writer.land(earlier, writing(table, earlier))
-        landed = writer.land(ranges, writing(table, ranges))
+        writer.land(earlier, writing(table))
+        landed = writer.land(ranges, writing(table))
         assert landed.lost == [OffsetRange(world.topic, 0, 5, 8)]
         assert opened(table).history(1)[0]["lost"] == [[world.topic, 0, 5, 8]]
         assert landed.rows == 2 + 5

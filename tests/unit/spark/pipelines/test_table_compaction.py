@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from holdfast.spark.pipelines.land.parquet_writer import write_rows
 from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge, merges_of
 from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.spark.pipelines.location import Location
-from holdfast.types import TopicPartition
 from tests.support.s3_emulator import S3Emulator
 from tests.unit.spark.pipelines.land_harness import (
     A_DATE_MS,
@@ -64,7 +63,7 @@ def filled(table: Location, batches: int = 4) -> None:
     writer = new_writer(table)
     for number in range(batches):
         wanted = [OffsetRange(TOPIC, 0, number * 5, number * 5 + 5)]
-        writer.land(wanted, writing(table, wanted, OLD_MS))
+        writer.land(wanted, writing(table, OLD_MS))
 
 
 def last_entry(table: Location, operation: str) -> list[dict[str, dict[str, object]]]:
@@ -166,7 +165,7 @@ def test_headers_stay_where_some_files_have_none(on_disk: Location) -> None:
     plain = record_batch([(OffsetRange(TOPIC, 0, 0, 2), OLD_MS)])
     headers = pa.array([[{"key": "from", "value": b"shop"}]] * 2, arrow.schema(True).field("headers").type)
     later = record_batch([(OffsetRange(TOPIC, 0, 2, 4), OLD_MS)]).append_column("headers", headers)
-    files = [one for batch in (plain, later) for one in written(write_rows([batch], on_disk, {(TOPIC, 0): 0}))]
+    files = [one for batch in (plain, later) for one in written(write_rows([batch], on_disk))]
 
     merged = merge_files(TableFiles(on_disk), files)
 
@@ -177,11 +176,11 @@ def test_headers_stay_where_some_files_have_none(on_disk: Location) -> None:
 
 def test_a_writer_that_commits_after_a_compaction_lands_only_the_rest(table: Location) -> None:
     batch = [OffsetRange(TOPIC, 0, 0, 12)]
-    write = writing(table, batch, OLD_MS)
+    write = writing(table, OLD_MS)
 
-    def slow(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        files = list(write(floors))
-        if floors[TOPIC, 0] == 0:
+    def slow(ranges: Sequence[OffsetRange]) -> list[DataFile]:
+        files = list(write(ranges))
+        if ranges[0].start == 0:
             land(table, (0, 0, 5), at_ms=OLD_MS)
             land(table, (0, 5, 10), at_ms=OLD_MS)
             compaction(table, now_s=time.time).run()

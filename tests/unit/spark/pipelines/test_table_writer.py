@@ -3,7 +3,7 @@
 import errno
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,10 @@ from deltalake.schema import PrimitiveType
 from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.pipelines.errors import Damaged, DataLoss, Unwritable
+from holdfast.spark.pipelines.land import delta_table
 from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.delta_entry import entry_name
+from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.writer import LandResult, TableWriter
 from holdfast.spark.pipelines.location import Location
 from holdfast.types import TopicPartition
@@ -52,7 +54,7 @@ def ranges(*of: tuple[int, int, int]) -> list[OffsetRange]:
 
 
 def lands(by: TableWriter, table: Location, *of: tuple[int, int, int]) -> LandResult:
-    return by.land(ranges(*of), writing(table, ranges(*of)))
+    return by.land(ranges(*of), writing(table))
 
 
 def test_batches_follow_each_other(table: Location) -> None:
@@ -100,11 +102,11 @@ def test_a_writer_that_gets_a_partition_back_sees_how_far_the_other_went(table: 
 
 def test_of_two_writers_at_the_same_offset_one_enters_and_the_other_lands_the_rest(table: Location) -> None:
     slow, batch = new_writer(table, name="slow"), ranges((0, 0, 10))
-    write = writing(table, batch)
+    write = writing(table)
 
-    def overtaken(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        files = list(write(floors))
-        if floors[TOPIC, 0] == 0:
+    def overtaken(wanted: Sequence[OffsetRange]) -> list[DataFile]:
+        files = list(write(wanted))
+        if wanted[0].start == 0:
             land(table, (0, 0, 7))
         return files
 
@@ -126,9 +128,9 @@ def test_an_entry_whose_response_was_lost_is_kept_with_its_files(on_disk: Locati
 def test_a_range_without_records_is_entered_too(table: Location) -> None:
     """Where a transaction ended, or the log was compacted."""
     writer, batch = new_writer(table), ranges((0, 0, 10))
-    writer.land(batch, writing(table, batch, without=[0, 5, 9]))
+    writer.land(batch, writing(table, without=[0, 5, 9]))
     empty = ranges((0, 10, 12))
-    writer.land(empty, writing(table, empty, without=[10, 11]))
+    writer.land(empty, writing(table, without=[10, 11]))
     lands(writer, table, (0, 12, 13))
 
     assert [row[2] for row in rows_of(table)] == [1, 2, 3, 4, 6, 7, 8, 12]
@@ -168,10 +170,10 @@ def test_records_landed_by_another_writer_meanwhile_are_no_gap(table: Location) 
 
 def test_a_full_disk_is_one_clear_error_and_the_batch_lands_when_there_is_room(table: Location) -> None:
     writer, batch = new_writer(table), ranges((0, 0, 10), (1, 0, 10))
-    write = writing(table, batch)
+    write = writing(table)
 
-    def full(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        write(floors)
+    def full(wanted: Sequence[OffsetRange]) -> list[DataFile]:
+        write(wanted)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(Unwritable, match=r"there is no room left for .*; nothing is lost: ") as reported:
@@ -186,10 +188,10 @@ def test_a_full_disk_is_one_clear_error_and_the_batch_lands_when_there_is_room(t
 def test_a_file_that_is_gone_before_its_commit_is_not_committed(on_disk: Location) -> None:
     """Swept, because the batch took longer than the grace time."""
     writer, batch = new_writer(on_disk), ranges((0, 0, 10))
-    write = writing(on_disk, batch)
+    write = writing(on_disk)
 
-    def swept(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        files = list(write(floors))
+    def swept(wanted: Sequence[OffsetRange]) -> list[DataFile]:
+        files = list(write(wanted))
         for file in files:
             (on_disk.path / file.path).unlink()
         return files
@@ -205,21 +207,21 @@ def test_a_file_that_is_gone_before_its_commit_is_not_committed(on_disk: Locatio
 def test_a_topic_whose_name_begins_with_a_dot_is_in_the_table(table: Location) -> None:
     hidden = [OffsetRange(".hidden", 0, 0, 3)]
 
-    new_writer(table).land(hidden, writing(table, hidden))
+    new_writer(table).land(hidden, writing(table))
 
     assert [row[:3] for row in rows_of(table)] == [(".hidden", 0, 0), (".hidden", 0, 1), (".hidden", 0, 2)]
 
 
 def test_after_a_conflict_only_the_partitions_that_clashed_are_written_again(table: Location) -> None:
     writer, batch = new_writer(table, name="slow"), ranges((0, 0, 10), (1, 0, 10), (2, 0, 10))
-    write = writing(table, batch)
+    write = writing(table)
     written: list[dict[TopicPartition, int]] = []
 
-    def overtaken(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        files = list(write(floors))
+    def overtaken(wanted: Sequence[OffsetRange]) -> list[DataFile]:
+        files = list(write(wanted))
         if not written:
             land(table, (1, 0, 4))
-        written.append(dict(floors))
+        written.append({one.where: one.start for one in wanted})
         return files
 
     landed = writer.land(batch, overtaken)
@@ -232,12 +234,12 @@ def test_after_a_conflict_only_the_partitions_that_clashed_are_written_again(tab
 
 def test_writers_of_different_partitions_do_not_write_again(table: Location) -> None:
     writer, batch = new_writer(table, name="slow"), ranges((0, 0, 10))
-    write, calls = writing(table, batch), []
+    write, calls = writing(table), []
 
-    def overtaken(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-        files = list(write(floors))
+    def overtaken(wanted: Sequence[OffsetRange]) -> list[DataFile]:
+        files = list(write(wanted))
         land(table, (1, 0, 4))
-        calls.append(floors)
+        calls.append(wanted)
         return files
 
     landed = writer.land(batch, overtaken)
@@ -314,3 +316,27 @@ def test_a_table_of_manifests_is_refused(on_disk: Location) -> None:
 
     with pytest.raises(ConfigError, match="with manifests instead of a Delta log"):
         land(on_disk, (0, 0, 10))
+
+
+@pytest.mark.parametrize(("failures", "warnings"), [(0, 0), (2, 0), (3, 1)])
+def test_a_checkpoint_that_fails_is_repeated(
+    on_disk: Location,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failures: int,
+    warnings: int,
+) -> None:
+    attempts: list[Location] = []
+
+    def write_checkpoint(location: Location) -> int:
+        attempts.append(location)
+        if len(attempts) <= failures:
+            raise Unwritable("Expected contiguous commit files, but found gap")
+        return 0
+
+    monkeypatch.setattr(delta_table, "write_checkpoint", write_checkpoint)
+
+    DeltaLog(on_disk)._write_checkpoint()
+
+    assert len(attempts) == min(failures + 1, 3)
+    assert len(caplog.records) == warnings

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("holdfast.spark")
 
+CHECKPOINT_ATTEMPTS: Final = 3
+"""delta-rs lists the files of the log. If a writer creates entries meanwhile, the list may lack one and have the next
+one, and delta-rs rejects the log."""
 _CHECKPOINT_TIMEOUT_S: Final = 60.0
 
 
@@ -168,10 +171,14 @@ class DeltaLog:
     def _write_checkpoint(self) -> None:
         from holdfast.spark.pipelines.land.delta_table import write_checkpoint
 
-        try:
-            write_checkpoint(self.location)
-        except Unwritable as error:
-            logger.warning("could not write a checkpoint of the table's log; a later one will do: %s", error)
+        for attempt in range(CHECKPOINT_ATTEMPTS):
+            try:
+                write_checkpoint(self.location)
+            except Unwritable as error:
+                if attempt == CHECKPOINT_ATTEMPTS - 1:
+                    logger.warning("could not write a checkpoint of the table's log; a later one will do: %s", error)
+            else:
+                return
 
     def close(self) -> None:
         """Waits for a checkpoint that is being written."""

@@ -10,14 +10,15 @@ from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.table_files import TableFiles
-from holdfast.spark.pipelines.land.writer import LandResult, TableWriter, Write
+from holdfast.spark.pipelines.land.writer import LandResult, TableWriter
 from holdfast.spark.pipelines.pipeline_query import PipelineQuery
-from holdfast.types import TopicPartition
+from holdfast.spark.planning import split_into_tasks
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame, SparkSession
 
+    from holdfast.spark.options import ReadOptions
     from holdfast.spark.pipelines.location import Location
 
 
@@ -63,21 +64,24 @@ class Land(PipelineQuery[LandResult]):
         self._log.ends(())
         return rows
 
-    def _process(self, rows: DataFrame, ranges: Sequence[OffsetRange]) -> LandResult:
-        return self._table_writer.land(ranges, self._write_function(rows))
+    def _process(self, rows: DataFrame, ranges: Sequence[OffsetRange]) -> LandResult:  # noqa: ARG002 - read again
+        return self._table_writer.land(ranges, self._write)
 
     def _report_batch(self, number: int, done: LandResult, seconds: float) -> None:
         if self._on_batch is not None:
             self._on_batch(LandBatch(number, done, seconds))
 
-    def _write_function(self, rows: DataFrame) -> Write:
+    def _write(self, ranges: Sequence[OffsetRange]) -> list[DataFile]:
+        """The tasks read the ranges themselves, and not the rows of the batch: Spark's conversion of rows for a Python
+        function takes four times as long as all the rest (docs/decisions/0035-land-reads-in-its-tasks.md)."""
         from holdfast.spark.pipelines.land.parquet_writer import REPORT, file_of
 
-        def write(floors: Mapping[TopicPartition, int]) -> list[DataFile]:
-            reports = rows.mapInArrow(_on_executor(self._location, dict(floors)), REPORT).collect()
-            return [file_of(report) for report in reports]
-
-        return write
+        tasks = split_into_tasks(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        if not tasks:
+            return []
+        numbers = self._spark.range(0, len(tasks), numPartitions=len(tasks))
+        reports = numbers.mapInArrow(_on_executor(self._location, tasks, self._options), REPORT).collect()
+        return [file_of(report) for report in reports]
 
     def _delete_temporary(self) -> None:
         super()._delete_temporary()
@@ -85,11 +89,20 @@ class Land(PipelineQuery[LandResult]):
 
 
 def _on_executor(
-    location: Location, floors: dict[TopicPartition, int]
+    location: Location, tasks: Sequence[Sequence[OffsetRange]], options: ReadOptions
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    def write(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Gets the numbers of the tasks as rows, and writes the files of these tasks."""
+    kafka, include_headers, fail_on_data_loss = options.kafka, options.include_headers, options.fail_on_data_loss
+
+    def write(numbers: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        from holdfast.spark.fetching import read_ranges
         from holdfast.spark.pipelines.land.parquet_writer import write_rows
 
-        return write_rows(batches, location, floors)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                rows = read_ranges(
+                    tasks[number], kafka, include_headers=include_headers, fail_on_data_loss=fail_on_data_loss
+                )
+                yield from write_rows(rows, location)
 
     return write

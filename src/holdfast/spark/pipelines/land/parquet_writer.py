@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import date
 from typing import Any, Final
@@ -22,7 +22,6 @@ from pyarrow import parquet as pq
 from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.spark.pipelines.location import Location
-from holdfast.types import TopicPartition
 
 REPORT: Final = (
     "path STRING, topic STRING, partition INT, date STRING, first BIGINT, end BIGINT, rows BIGINT, size_bytes BIGINT, "
@@ -66,22 +65,16 @@ Key = tuple[str, int, int]
 """Topic, partition, and the days since 1970."""
 
 
-def write_rows(
-    batches: Iterable[pa.RecordBatch], location: Location, floors: Mapping[TopicPartition, int]
-) -> Iterator[pa.RecordBatch]:
-    """Writes the rows of the partitions in `floors`, from that offset on. Yields rows of `REPORT`."""
+def write_rows(batches: Iterable[pa.RecordBatch], location: Location) -> Iterator[pa.RecordBatch]:
+    """Writes the rows. Yields rows of `REPORT`."""
     files = _Files(TableFiles(location))
     try:
         for batch in batches:
             for key, rows in split(batch):
-                kept = _rows_from(rows, floors.get(key[:2]))
-                if kept is not None:
-                    files.add(key, kept)
+                files.add(key, rows)
         reports = [_report(file) for file in files.close()]
     except OSError as error:
         files.abort()
-        for _ in batches:  # Spark reports another error if a task does not read its input to the end
-            continue
         reports = [problem_report(error)]
     if reports:
         yield pa.RecordBatch.from_pylist(reports, REPORT_SCHEMA)
@@ -106,15 +99,6 @@ def split(batch: pa.RecordBatch) -> list[tuple[Key, pa.RecordBatch]]:
 
 def _microseconds(batch: pa.RecordBatch) -> Any:
     return batch.column("timestamp").cast(_UTC).view(pa.int64()).to_numpy(zero_copy_only=False)
-
-
-def _rows_from(rows: pa.RecordBatch, floor: int | None) -> pa.RecordBatch | None:
-    if floor is None:
-        return None
-    offsets = rows.column("offset")
-    if pc.min(offsets).as_py() < floor:
-        rows = rows.filter(pc.greater_equal(offsets, floor))
-    return rows if rows.num_rows else None
 
 
 class _Files:

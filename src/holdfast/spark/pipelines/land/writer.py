@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.spark.batch_offsets import OffsetRange
@@ -19,8 +19,8 @@ from holdfast.types import TopicPartition
 
 logger = logging.getLogger("holdfast.spark")
 
-Write = Callable[[Mapping[TopicPartition, int]], Sequence[DataFile]]
-"""Writes the batch's records of these partitions, from these offsets on. The files are complete and durable."""
+Write = Callable[[Sequence[OffsetRange]], Sequence[DataFile]]
+"""Writes the records of these ranges to complete files."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class TableWriter:
         missing = [one for one in pending if one.where not in written]
         if not missing:
             return
-        files = write({one.where: one.start for one in missing})
+        files = write(missing)
         self._files.make_durable(files)
         for one in missing:
             own = sorted((file for file in files if file.where == one.where), key=lambda file: (file.date, file.first))
