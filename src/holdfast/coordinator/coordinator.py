@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from holdfast.coordinator import describe
-from holdfast.coordinator.classic import heartbeat, join_group, leave_group, sync_group
+from holdfast.coordinator.classic import heartbeat, join_group, leave_group, session, sync_group
 from holdfast.coordinator.classic.commands import Heartbeat, Join, Leave, Sync
 from holdfast.coordinator.classic.group import Group
 from holdfast.coordinator.classic.hooks import Context
@@ -95,6 +95,8 @@ class GroupCoordinator:
         if self._answered_batches:
             join_groups.deliver_answered(self._ctx, self._groups, self._answered_batches, now_ms)
         effects, self._ctx.effects = self._ctx.effects, Effects()
+        for append in effects.appends:
+            append.began_ms = now_ms
         return effects
 
     def append_done(self, append: Append, now_ms: int) -> Effects:
@@ -103,6 +105,7 @@ class GroupCoordinator:
         if group is None or group is not append.group:
             return self._end_append_of_unloaded(append, now_ms)
         group.append_in_flight = False
+        session.extend_after_append(self._ctx, group, append.began_ms, now_ms)
         group.replay(append.records)
         append.on_stored(now_ms)
         self._run_queued(group, now_ms)
@@ -116,6 +119,7 @@ class GroupCoordinator:
         if group is None or group is not append.group:
             return self._end_append_of_unloaded(append, now_ms)
         group.append_in_flight = False
+        session.extend_after_append(self._ctx, group, append.began_ms, now_ms)
         append.on_failed(code, now_ms)
         self._run_queued(group, now_ms)
         return self._drain(now_ms)
@@ -269,7 +273,9 @@ class GroupCoordinator:
         found = self._registry.find(request.group_id, loading=ErrorCode.NONE)
         if not isinstance(found, Group):
             return ErrorCode.UNKNOWN_MEMBER_ID if found is None else found
-        return None if found.append_in_flight else heartbeat.answer_heartbeat(self._ctx, found, request, client, now_ms)
+        if found.append_in_flight:
+            return heartbeat.answer_past_append(self._ctx, found, request, client, now_ms)
+        return heartbeat.answer_heartbeat(self._ctx, found, request, client, now_ms)
 
     def take_effects(self, now_ms: int) -> Effects | None:
         """The effects of an answer, if it has any."""
@@ -314,11 +320,16 @@ class GroupCoordinator:
         return self._run(self._registry.get_or_create(command.group_id), commit.commit, command, now_ms)
 
     def fetch_offsets(self, group_id: str, reply_handle: object, now_ms: int) -> Effects:
-        """The response is (error, all committed offsets of the group). A client need not be a member."""
+        """The response is (error, all committed offsets of the group). A client need not be a member.
+
+        It does not wait for an append that is in flight: until that is stored, the offsets before it are the committed
+        ones.
+        """
         found = self._registry.find(group_id, needs_id=False)
         if not isinstance(found, Group):
             return self._reply(reply_handle, (found or ErrorCode.NONE, {}), now_ms)
-        return self._run(found, commit.fetch, commit.FetchOffsets(reply_handle), now_ms)
+        commit.fetch(self._ctx, found, reply_handle)
+        return self._drain(now_ms)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], reply_handle: object, now_ms: int

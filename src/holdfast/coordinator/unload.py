@@ -21,7 +21,7 @@ from holdfast.coordinator.delete_group import DeleteGroup
 from holdfast.coordinator.extensions.configs import Configure
 from holdfast.coordinator.extensions.registration import AddMembers, CancelRegistration
 from holdfast.coordinator.group_extensions import ExtensionState
-from holdfast.coordinator.offsets.commit import Commit, FetchOffsets
+from holdfast.coordinator.offsets.commit import Commit
 from holdfast.coordinator.offsets.delete import DeleteOffsets, OffsetDeletion
 from holdfast.coordinator.runtime.context import QueuedRequest
 from holdfast.coordinator.runtime.effects import Append, Effects
@@ -95,8 +95,6 @@ def _response(command: Any) -> Any:
             return LeaveGroupResponse(error_code=CODE)
         case Commit():
             return dict.fromkeys(command.offsets, CODE)
-        case FetchOffsets():
-            return CODE, {}
         case DeleteOffsets():
             return OffsetDeletion(CODE, {})
         case AddMembers():

@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.coordinator.events.group_event import EventKind
 from holdfast.wire.error_codes import ErrorCode
-from tests.unit.coordinator.harness import STORAGE_FAILED, CoordinatorHarness
+from tests.unit.coordinator.extension_members import connection
+from tests.unit.coordinator.harness import SESSION_MS, STORAGE_FAILED, CoordinatorHarness
 from tests.unit.coordinator.members import Consumer, dynamic, joined, keep_alive, lone_member, pair, stable, synced
 
 
@@ -129,7 +130,7 @@ def test_two_restarts_of_one_instance_while_the_first_is_being_stored(succeeds: 
     assert leader.heartbeat() == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("api", ["heartbeat", "sync", "commit", "leave", "join"])
+@pytest.mark.parametrize("api", ["sync", "commit", "leave", "join"])
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_the_old_process_asks_while_the_new_one_is_being_stored(api: str, succeeds: bool) -> None:
     harness = CoordinatorHarness()
@@ -139,7 +140,6 @@ def test_the_old_process_asks_while_the_new_one_is_being_stored(api: str, succee
         harness.fail_appends()
     follower.restarted().join()
     asked = {
-        "heartbeat": lambda: harness.heartbeat_later(follower.id, 1, instance="F"),
         "sync": follower.sync,
         "commit": lambda: follower.commit(1),
         "leave": lambda: harness.leave((follower.id, "F")),
@@ -153,36 +153,81 @@ def test_the_old_process_asks_while_the_new_one_is_being_stored(api: str, succee
     assert code == (ErrorCode.NONE if not succeeds else ErrorCode.FENCED_INSTANCE_ID)
 
 
-def test_a_session_that_ends_while_the_disk_is_slow_ends_after_it() -> None:
+@pytest.mark.parametrize("succeeds", [True, False])
+@pytest.mark.parametrize("heartbeat_from", [None, "another connection"])
+def test_the_old_process_sends_a_heartbeat_while_the_new_one_is_being_stored(
+    succeeds: bool, heartbeat_from: str | None
+) -> None:
+    harness = CoordinatorHarness()
+    _, follower = pair(harness)
+    harness.pause_appends()
+    if not succeeds:
+        harness.fail_appends()
+    follower.restarted().join()
+
+    client = None if heartbeat_from is None else connection()
+    asked = harness.heartbeat_later(follower.id, 1, instance="F", client=client)
+    assert asked.is_pending == (client is not None), "a reconnected member is more than a sign of life"
+    if client is None:
+        assert asked.code == ErrorCode.NONE
+
+    harness.resume_appends()
+    code = harness.heartbeat(follower.id, 1, instance="F", client=client)
+    assert code == (ErrorCode.NONE if not succeeds else ErrorCode.FENCED_INSTANCE_ID)
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+@pytest.mark.parametrize(("slow_ms", "state"), [(900, "PreparingRebalance"), (1_500, "Stable")])
+def test_sessions_do_not_run_while_an_append_hangs(succeeds: bool, slow_ms: int, state: str) -> None:
     harness = CoordinatorHarness()
     leader, follower = pair(harness)
-    harness.advance(2_000)
+    harness.advance(SESSION_MS - 800)
     leader.heartbeat()
     harness.pause_appends()
+    if not succeeds:
+        harness.fail_appends()
     committed = leader.commit(5)
 
-    harness.advance(1_500)
+    harness.advance(slow_ms)
     assert harness.state() == "Stable", "the group waits for the disk"
     harness.resume_appends()
 
-    assert committed.codes == [ErrorCode.NONE]
-    assert harness.state() == "PreparingRebalance"
+    assert committed.codes == [ErrorCode.NONE if succeeds else STORAGE_FAILED]
+    assert harness.state() == state
+    leader.heartbeat()
+    harness.advance(900)
+    assert harness.state() == "PreparingRebalance", "the control: the rest of the session has run since"
     assert harness.heartbeat(follower.id, 1, instance="F") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_heartbeat_that_waited_for_the_disk_counts() -> None:
+def test_a_hanging_append_gives_no_member_more_than_one_session() -> None:
+    harness = CoordinatorHarness()
+    leader, follower = pair(harness)
+    harness.pause_appends()
+    leader.commit(5)
+
+    harness.advance(SESSION_MS - 100)
+    follower.heartbeat()
+    harness.resume_appends()
+
+    harness.advance(SESSION_MS - 100)
+    leader.heartbeat()
+    assert harness.state() == "Stable"
+    harness.advance(200)
+    assert harness.state() == "PreparingRebalance"
+
+
+def test_a_heartbeat_during_a_hanging_append_counts() -> None:
     harness = CoordinatorHarness()
     leader, follower = pair(harness)
     harness.advance(2_000)
-    leader.heartbeat()
     harness.pause_appends()
     leader.commit(5)
-    waiting = harness.heartbeat_later(follower.id, 1, instance="F")
-    harness.advance(1_500)  # its session ends while the heartbeat waits
 
+    assert harness.heartbeat(follower.id, 1, instance="F") == ErrorCode.NONE
+    harness.advance(900)
     harness.resume_appends()
 
-    assert waiting.code == ErrorCode.NONE
     assert harness.state() == "Stable"
 
 

@@ -84,10 +84,6 @@ def scene(state: GroupState, kind: RequestKind) -> Scene:
         harness.pause_appends()
         leader.leave()
         harness.delete_later()  # with the next request it is queued behind the record of the empty group
-        if kind is RequestKind.FETCH_OFFSETS:
-            harness.complete_one_append()
-            # One that the deletion does not find: it would be returned if the group were not dead.
-            harness.group().stored.offsets["t", 1] = harness.offset(7)
     else:
         stable(leader, follower, other)
         other.commit(7)
@@ -191,8 +187,6 @@ def gets(group: Scene, handle: Handle, expected: Outcome, state: GroupState) -> 
         case Outcome.UNSUBSCRIBED:
             codes = {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("other", 0): NONE}
             assert handle.reply.partitions == codes
-        case Outcome.NO_OFFSETS:
-            assert handle.reply == (NONE, {})
         case Outcome.ACCEPT:
             assert error_of(handle) is NONE
             if "OffsetFetch" in handle.what:

@@ -158,7 +158,7 @@ def _append_in_flight(harness: CoordinatorHarness, phase: str) -> Handle:
     if phase == "replacement":
         return member.restarted().join()
     harness.leave((member.id, "S"))  # answered at once; the empty group is being stored
-    return harness.fetch_later()
+    return harness.configure(target_size=1)
 
 
 def _code(handle: Handle) -> ErrorCode:
@@ -197,20 +197,20 @@ def test_every_queued_request_gets_the_error_in_its_own_response(harness: Coordi
         new,
         *batch,
         follower.sync(),
-        harness.heartbeat_later(leader.id, 1, instance="L"),
+        harness.heartbeat_later(leader.id, 1, instance="L", client=connection()),
         harness.leave((follower.id, "F")),
         harness.add_members("c"),
         harness.cancel(),
     ]
     bare = [harness.delete_later(), harness.configure(target_size=3)]
-    commit, fetch, deletion = follower.commit(2), harness.fetch_later(), harness.delete_offsets(ORDERS)
-    assert len(harness.open) == len([*with_code, *bare]) + 4
+    commit, deletion = follower.commit(2), harness.delete_offsets(ORDERS)
+    assert len(harness.open) == len([*with_code, *bare]) + 3
 
     harness.lose()
 
     assert [handle.code for handle in with_code] == [GONE] * len(with_code)
     assert [handle.reply for handle in bare] == [GONE] * 2
-    assert (commit.codes, fetch.reply) == ([GONE], (GONE, {}))
+    assert commit.codes == [GONE]
     assert deletion.reply == OffsetDeletion(GONE, {})
     assert harness.open == {committing}
     harness.resume_appends()
@@ -301,7 +301,7 @@ def test_groups_of_other_partitions_are_untouched(harness: CoordinatorHarness) -
     lone_member(harness)
     harness.pause_appends()
     committing = stable_member.commit(5)
-    beating = harness.heartbeat_later(stable_member.id, 1, group=OTHER)
+    beating = harness.heartbeat_later(stable_member.id, 1, group=OTHER, client=connection())
 
     harness.lose()
 

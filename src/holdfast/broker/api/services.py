@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from holdfast.broker.api.rejected_transactions import RejectedTransactionsLog
 from holdfast.broker.authorization.authorizer import Authorizer
@@ -25,8 +26,48 @@ MAX_DECOMPRESSING = 2
 """The number of large record batches that are decompressed at a time. Each takes up to 64 MiB."""
 
 
+class TopicInfo(Protocol):
+    """What the handlers of group requests know of a topic."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> bytes: ...
+
+    @property
+    def partitions(self) -> Sized:
+        """Their number counts."""
+
+
+class TopicDirectory(Protocol):
+    """The topics whose offsets can be committed: those of this broker, or those of the cluster behind a gateway."""
+
+    def get(self, name: str) -> TopicInfo | None: ...
+
+    def by_id(self, topic_id: bytes) -> TopicInfo | None: ...
+
+
+class GroupServices(Protocol):
+    """The services that the handlers of group requests use. A gateway has only these."""
+
+    @property
+    def topics(self) -> TopicDirectory: ...
+
+    @property
+    def groups(self) -> GroupCoordinatorService: ...
+
+    @property
+    def slices(self) -> SliceScheduler: ...
+
+    @property
+    def now_ms(self) -> Callable[[], int]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Services:
+    """All services of a broker."""
+
     dynamic_config: DynamicBrokerConfig
     data: DataDirectory
     topics: Topics

@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.broker.config.topic import segment_bytes_config
 from holdfast.broker.groups.group_log import GroupLogError, PartitionOwner
+from holdfast.broker.groups.record_batches import decode_group_batch
 from holdfast.broker.storage.disk_health import DiskHealth
 from holdfast.broker.storage.flusher import Flusher
 from holdfast.broker.storage.partition import LEADER_EPOCH, Partition
@@ -19,15 +20,12 @@ from holdfast.log import CorruptSegment, LogError, RecordListTooLarge, RecordToo
 from holdfast.wire.batch import Batch, parse_header
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.errors import WireError
-from holdfast.wire.group_records import GroupRecord, decode_record, encode_record, partition_for
-from holdfast.wire.offset_records import OffsetRecords, decode_offsets, encode_offsets
+from holdfast.wire.group_records import GroupRecord, encode_record, partition_for
+from holdfast.wire.offset_records import OffsetRecords, encode_offsets
 from holdfast.wire.records import Record as LogRecord
-from holdfast.wire.records import decode_records, encode_batch, unpack_batch
+from holdfast.wire.records import encode_batch
 
 logger = logging.getLogger(__name__)
-
-RECORDS_AT_A_TIME: Final = 1_000
-"""Records that a replay yields together, about a millisecond's work for the event loop."""
 
 KEPT_GROUPS: Final = 10_000
 KEPT_NAME_LENGTH: Final = 255
@@ -152,7 +150,7 @@ class LocalGroupLog:
 
         try:
             for batch in log.batches_from(log.start_offset, skip):
-                records, unreadable = _group_records(batch)
+                records, unreadable = decode_group_batch(batch)
                 if unreadable is not None:
                     log_event(
                         logger,
@@ -170,29 +168,6 @@ class LocalGroupLog:
 def _encode(records: Sequence[GroupRecord], now_ms: int) -> Batch:
     data = encode_batch([LogRecord(index, now_ms, *encode_record(*record)) for index, record in enumerate(records)])
     return Batch(parse_header(data), memoryview(bytearray(data)))
-
-
-def _group_records(batch: bytes) -> tuple[Sequence[Sequence[GroupRecord]], WireError | None]:
-    """The readable records of a batch, and why the others are not."""
-    try:
-        unpacked = unpack_batch(batch)
-        offsets = decode_offsets(*unpacked)
-        if offsets is not None:
-            return offsets, None
-        records = decode_records(*unpacked)
-    except WireError as error:
-        return (), error
-    found: list[GroupRecord] = []
-    unreadable: WireError | None = None
-    for record in records:
-        try:
-            decoded = None if record.key is None else decode_record(record.key, record.value)
-        except WireError as error:
-            unreadable = error
-            continue
-        if decoded is not None:
-            found.append(decoded)
-    return [found[start : start + RECORDS_AT_A_TIME] for start in range(0, len(found), RECORDS_AT_A_TIME)], unreadable
 
 
 def _failure(error: LogError | WireError) -> GroupLogError:

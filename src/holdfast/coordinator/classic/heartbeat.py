@@ -15,7 +15,7 @@ from holdfast.wire.error_codes import ErrorCode
 # This is the most frequent request, and in Python 3.11 a name of an enum takes ten times as long as one of the module.
 _HEARTBEAT, _HEARTBEAT_REQUESTED = DISPATCH[RequestKind.HEARTBEAT], DISPATCH[RequestKind.HEARTBEAT_REQUESTED]
 _ACCEPT, _NONE = Outcome.ACCEPT, ErrorCode.NONE
-_STANDBY, _PROMOTED, _REQUESTED = Role.STANDBY, Role.PROMOTED, RejoinRequest.REQUESTED
+_ACTIVE, _STANDBY, _PROMOTED, _REQUESTED = Role.ACTIVE, Role.STANDBY, Role.PROMOTED, RejoinRequest.REQUESTED
 
 
 def heartbeat(ctx: Context, group: Group, command: Heartbeat, now_ms: int) -> None:
@@ -39,3 +39,25 @@ def answer_heartbeat(ctx: Context, group: Group, request: HeartbeatRequest, clie
     member.notified_of_rebalance = group.state is PREPARING
     row = _HEARTBEAT_REQUESTED if member.rejoin is _REQUESTED else _HEARTBEAT
     return _NONE if row[group.state] is _ACCEPT else row.error(group.state)
+
+
+def answer_past_append(
+    ctx: Context, group: Group, request: HeartbeatRequest, client: Client, now_ms: int
+) -> ErrorCode | None:
+    """The answer while an append is in flight, which may take seconds if the group log is in another machine.
+
+    Until the append is stored nothing has changed, so the answer is that of the stored state. None if the heartbeat is
+    more than a sign of life: then it waits for the append.
+    """
+    member = group.members.get(request.member_id)
+    if (
+        member is None
+        or member.role is not _ACTIVE
+        or member.disconnected
+        or member.connection is not client.connection
+        or request.group_instance_id not in (None, member.instance_id)
+        or request.generation_id != group.generation
+        or group.first_heartbeat_awaited
+    ):
+        return None
+    return answer_heartbeat(ctx, group, request, client, now_ms)

@@ -17,6 +17,9 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """Kafka's: how long the first join of a member may be awaited. It limits what clients leave behind that disconnect and
 join again as another member, over and over."""
 
+HUNG_APPEND_MS: Final = 1_000
+"""An append that takes this long hangs: a broker of the group log is down, or a disk does not respond."""
+
 
 def refresh(ctx: Context, group: Group, member: Member, now_ms: int) -> None:
     """The member has shown that it is alive."""
@@ -47,6 +50,21 @@ def seen(ctx: Context, group: Group, member: Member, client: Client) -> bool:
     if returned or not is_new:
         ctx.hooks.on_reconnect(ctx, group, member)
     return returned
+
+
+def extend_after_append(ctx: Context, group: Group, began_ms: int, now_ms: int) -> None:
+    """Sessions do not run while an append hangs: a member whose commit waits for it cannot send a heartbeat on the
+    same connection."""
+    hung_ms = now_ms - began_ms
+    if hung_ms < HUNG_APPEND_MS:
+        return
+    for member in group.members.all_members:
+        timer = group.timers.get(member)
+        if timer is None:
+            continue
+        until_ms = min(timer.at_ms + hung_ms, now_ms + member.session_timeout_ms)
+        if until_ms > timer.at_ms and not timer.move(until_ms):
+            _schedule_expiry(ctx, group, member, until_ms)  # it was due, and waited for the append
 
 
 def start_first_join(ctx: Context, group: Group, member: Member, client: Client, now_ms: int) -> None:

@@ -90,7 +90,6 @@ class Outcome(Enum):
     REPLACE = "answered with the current generation under a new member id, once that is stored"
     ASSIGNMENT = "answered with the stored assignment"
     UNSUBSCRIBED = "accepted for topics that no member subscribes to"
-    NO_OFFSETS = "answered without offsets"
     IMPOSSIBLE = "—"
     REBALANCE_IN_PROGRESS = "REBALANCE_IN_PROGRESS", ErrorCode.REBALANCE_IN_PROGRESS
     UNKNOWN_MEMBER_ID = "UNKNOWN_MEMBER_ID", ErrorCode.UNKNOWN_MEMBER_ID
@@ -131,7 +130,7 @@ OUTCOMES: Final[Mapping[RequestKind, Mapping[GroupState, Outcome]]] = {
         _K.LEAVE:                     (_ACCEPT,       _ACCEPT,         _ACCEPT,         _ACCEPT,         _GONE),
         _K.COMMIT:                    (_UNKNOWN,      _ACCEPT,         _REBALANCING,    _ACCEPT,         _GONE),
         _K.COMMIT_WITHOUT_GENERATION: (_ACCEPT,       _UNKNOWN,        _UNKNOWN,        _UNKNOWN,        _GONE),
-        _K.FETCH_OFFSETS:             (_ACCEPT,       _ACCEPT,         _ACCEPT,         _ACCEPT,         _A.NO_OFFSETS),
+        _K.FETCH_OFFSETS:             (_ACCEPT,       _ACCEPT,         _ACCEPT,         _ACCEPT,         _NEVER),
         _K.DELETE_OFFSETS:            (_ACCEPT,       _A.UNSUBSCRIBED, _A.UNSUBSCRIBED, _A.UNSUBSCRIBED, _A.NOT_FOUND),
         _K.DELETE_GROUP:              (_ACCEPT,       _FULL,           _FULL,           _FULL,           _A.NOT_FOUND),
         _K.ADD_MEMBERS:               (_ACCEPT,       _ACCEPT,         _ACCEPT,         _ACCEPT,         _GONE),

@@ -9,7 +9,7 @@ from holdfast.coordinator.classic import session
 from holdfast.coordinator.classic.group import Group
 from holdfast.coordinator.classic.hooks import Context
 from holdfast.coordinator.classic.member import Client, Member
-from holdfast.coordinator.classic.state_machine import DISPATCH, WITHOUT_MEMBERS, Outcome, RequestKind
+from holdfast.coordinator.classic.state_machine import DISPATCH, WITHOUT_MEMBERS, RequestKind
 from holdfast.coordinator.classic.validate_member import validate_member
 from holdfast.types import TopicPartition
 from holdfast.wire.error_codes import ErrorCode
@@ -33,21 +33,10 @@ class Commit:
     offsets: Mapping[TopicPartition, OffsetCommitValue]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
-    reply_handle: object
-
-
-def fetch(ctx: Context, group: Group, command: FetchOffsets, now_ms: int) -> None:  # noqa: ARG001
+def fetch(ctx: Context, group: Group, reply_handle: object) -> None:
     """The response is (error, all committed offsets). A client need not be a member."""
-    row = DISPATCH[RequestKind.FETCH_OFFSETS]
-    match row[group.state]:
-        case Outcome.ACCEPT:
-            ctx.reply(command.reply_handle, (ErrorCode.NONE, group.stored.offsets))
-        case Outcome.NO_OFFSETS:
-            ctx.reply(command.reply_handle, (ErrorCode.NONE, {}))
-        case _:
-            ctx.reply(command.reply_handle, (row.error(group.state), {}))
+    rejected = DISPATCH[RequestKind.FETCH_OFFSETS].rejection(group.state)
+    ctx.reply(reply_handle, (rejected, {} if rejected else group.stored.offsets))
 
 
 def commit(ctx: Context, group: Group, command: Commit, now_ms: int) -> None:

@@ -42,6 +42,8 @@ class Append:
     records: Sequence[Record]
     on_stored: Callable[[int], None]
     on_failed: Callable[[ErrorCode, int], None]
+    began_ms: int = 0
+    """When the driver got it."""
 
 
 class DeferredReply:

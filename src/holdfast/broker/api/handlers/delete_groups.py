@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.broker.util.slices import sliced_unique
 from holdfast.wire.apis.delete_groups import (
     DELETE_GROUPS,
@@ -18,7 +18,7 @@ from holdfast.wire.apis.delete_groups import (
 
 @handler(DELETE_GROUPS)
 async def delete_groups(
-    services: Services,
+    services: GroupServices,
     request: DeleteGroupsRequest,
     context: RequestContext,  # noqa: ARG001
 ) -> DeleteGroupsResponse:

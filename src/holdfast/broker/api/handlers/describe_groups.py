@@ -6,7 +6,7 @@ from functools import partial
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.broker.util.slices import Work, sliced_map, sliced_unique
 from holdfast.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse
 from holdfast.wire.error_codes import ErrorCode
@@ -14,7 +14,7 @@ from holdfast.wire.error_codes import ErrorCode
 
 @handler(DESCRIBE_GROUPS)
 def describe_groups(
-    services: Services, request: DescribeGroupsRequest, context: RequestContext
+    services: GroupServices, request: DescribeGroupsRequest, context: RequestContext
 ) -> Work[DescribeGroupsResponse]:
     coordinator = services.groups.coordinator
     # Without duplicates, because a short request must not cause a long reply.

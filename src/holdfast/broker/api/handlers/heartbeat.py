@@ -8,14 +8,14 @@ from typing import Any
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.replies import PreEncoded
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.message import encode
 
 
 @handler(HEARTBEAT)
-def heartbeat(services: Services, request: HeartbeatRequest, context: RequestContext) -> Any:
+def heartbeat(services: GroupServices, request: HeartbeatRequest, context: RequestContext) -> Any:
     groups = services.groups
     answer = groups.heartbeat(request, groups.client_of(context))
     if answer is ErrorCode.NONE:

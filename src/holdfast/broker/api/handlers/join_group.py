@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.coordinator.classic.responses import join_error
 from holdfast.wire.apis.join_group import JOIN_GROUP, JoinGroupRequest
 from holdfast.wire.error_codes import ErrorCode
@@ -16,7 +16,7 @@ MAX_PROTOCOLS: Final = 10_000
 
 
 @handler(JOIN_GROUP)
-def join_group(services: Services, request: JoinGroupRequest, context: RequestContext) -> Any:
+def join_group(services: GroupServices, request: JoinGroupRequest, context: RequestContext) -> Any:
     if len(request.protocols) > MAX_PROTOCOLS:
         return join_error(ErrorCode.INVALID_REQUEST, request.member_id, context.api_version)
     groups = services.groups

@@ -8,7 +8,7 @@ from holdfast.broker.api.handlers.join_group import MAX_PROTOCOLS
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.replies import Disconnect
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.broker.groups.service import PendingReply
 from holdfast.coordinator.extensions.join_groups import MAX_MEMBERS
 from holdfast.wire.apis.join_group import JoinGroupResponse
@@ -19,7 +19,9 @@ MAX_PROTOCOLS_PER_MEMBER: Final = 10
 
 
 @handler(JOIN_GROUPS)
-async def join_groups(services: Services, request: JoinGroupsRequest, context: RequestContext) -> JoinGroupsResponse:
+async def join_groups(
+    services: GroupServices, request: JoinGroupsRequest, context: RequestContext
+) -> JoinGroupsResponse:
     if len(request.members) > MAX_MEMBERS:
         raise Disconnect(f"JoinGroups with {len(request.members)} members; at most {MAX_MEMBERS} may join at once")
     protocols = sum(len(member.protocols) for member in request.members)

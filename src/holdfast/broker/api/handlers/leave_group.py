@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest, LeaveGroupResponse
 
 MEMBERS_PER_STEP: Final = 200
@@ -17,19 +17,21 @@ MEMBERS_PER_STEP: Final = 200
 
 
 @handler(LEAVE_GROUP)
-def leave_group(services: Services, request: LeaveGroupRequest, context: RequestContext) -> Any:
+def leave_group(services: GroupServices, request: LeaveGroupRequest, context: RequestContext) -> Any:
     if len(request.members) > MEMBERS_PER_STEP:
         return _in_parts(services, request, context)
     return _leave(services, request, context)
 
 
-def _leave(services: Services, request: LeaveGroupRequest, context: RequestContext, *, is_logged: bool = False) -> Any:
+def _leave(
+    services: GroupServices, request: LeaveGroupRequest, context: RequestContext, *, is_logged: bool = False
+) -> Any:
     groups = services.groups
     leave = partial(groups.coordinator.leave_group, is_logged=is_logged)
     return groups.submit(leave, request, context.api_version, groups.client_of(context))
 
 
-async def _in_parts(services: Services, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+async def _in_parts(services: GroupServices, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """The first part starts a rebalance; the others follow long before it completes."""
     response, is_logged = LeaveGroupResponse(), False
     async for start in services.slices.iterate(range(0, len(request.members), MEMBERS_PER_STEP)):

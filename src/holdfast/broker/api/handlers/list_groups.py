@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest, ListGroupsResponse
 
 
 @handler(LIST_GROUPS)
 def list_groups(
-    services: Services,
+    services: GroupServices,
     request: ListGroupsRequest,
     context: RequestContext,  # noqa: ARG001
 ) -> ListGroupsResponse:

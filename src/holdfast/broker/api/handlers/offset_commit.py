@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.replies import PreEncoded
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
-from holdfast.broker.storage.topics import Topic
+from holdfast.broker.api.services import GroupServices, TopicInfo
 from holdfast.broker.util.slices import Work
 from holdfast.coordinator.offsets.commit import Commit, PartitionErrors
 from holdfast.types import TopicPartition
@@ -62,7 +61,7 @@ class Split(NamedTuple):
 
 @handler(OFFSET_COMMIT)
 def offset_commit(
-    services: Services, request: OffsetCommitRequest, context: RequestContext
+    services: GroupServices, request: OffsetCommitRequest, context: RequestContext
 ) -> Work[OffsetCommitResponse | PreEncoded | Coroutine[object, object, Any]]:
     """Topics and partitions that do not exist get an error each; the others are committed."""
     split = yield from _split(services, request, context)
@@ -77,7 +76,7 @@ def offset_commit(
 
 
 def _commit(
-    services: Services,
+    services: GroupServices,
     request: OffsetCommitRequest,
     context: RequestContext,
     offsets: Offsets,
@@ -101,7 +100,9 @@ def _commit(
     )
 
 
-async def _in_parts(services: Services, request: OffsetCommitRequest, context: RequestContext, split: Split) -> Any:
+async def _in_parts(
+    services: GroupServices, request: OffsetCommitRequest, context: RequestContext, split: Split
+) -> Any:
     """Each part is stored by itself, as Kafka answers for each partition by itself."""
     outcome: PartitionErrors = {}
     all_offsets = list(split.offsets.items())
@@ -112,7 +113,7 @@ async def _in_parts(services: Services, request: OffsetCommitRequest, context: R
 
 
 async def _answered_later(
-    services: Services, context: RequestContext, split: Split, answer: Coroutine[object, object, PartitionErrors]
+    services: GroupServices, context: RequestContext, split: Split, answer: Coroutine[object, object, PartitionErrors]
 ) -> Any:
     return await services.slices.run(_response(context, split, await answer))
 
@@ -159,7 +160,7 @@ def _without_errors(version: int, topics: tuple[CommittedTopic, ...]) -> PreEnco
 # -- the request -------------------------------------------------------------------------------------------------------
 
 
-def _split(services: Services, request: OffsetCommitRequest, context: RequestContext) -> Work[Split]:
+def _split(services: GroupServices, request: OffsetCommitRequest, context: RequestContext) -> Work[Split]:
     """The last offset of each partition that exists, and an error for each of the others."""
     topics: list[CommittedTopic] = []
     offsets: Offsets = {}
@@ -189,7 +190,7 @@ def _split(services: Services, request: OffsetCommitRequest, context: RequestCon
 
 
 def _known(
-    topic: Topic, partitions: Sequence[OffsetCommitRequestPartition], unknown: PartitionErrors
+    topic: TopicInfo, partitions: Sequence[OffsetCommitRequestPartition], unknown: PartitionErrors
 ) -> list[OffsetCommitRequestPartition]:
     """The partitions that exist; adds an error for each of the others."""
     known: list[OffsetCommitRequestPartition] = []

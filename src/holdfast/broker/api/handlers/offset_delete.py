@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.broker.util.slices import Work
 from holdfast.coordinator.offsets.commit import PartitionErrors
 from holdfast.coordinator.offsets.delete import OffsetDeletion
@@ -22,7 +22,7 @@ from holdfast.wire.error_codes import ErrorCode
 
 @handler(OFFSET_DELETE)
 async def offset_delete(
-    services: Services,
+    services: GroupServices,
     request: OffsetDeleteRequest,
     context: RequestContext,  # noqa: ARG001
 ) -> OffsetDeleteResponse:
@@ -37,7 +37,7 @@ async def offset_delete(
     return OffsetDeleteResponse(topics=await services.slices.run(_answered(request, outcome)))
 
 
-def _looked_up(services: Services, request: OffsetDeleteRequest) -> Work[PartitionErrors]:
+def _looked_up(services: GroupServices, request: OffsetDeleteRequest) -> Work[PartitionErrors]:
     """Whether each of the partitions exists."""
     outcome: PartitionErrors = {}
     for topic in request.topics:
@@ -45,7 +45,7 @@ def _looked_up(services: Services, request: OffsetDeleteRequest) -> Work[Partiti
         known = services.topics.get(topic.name)
         for partition in topic.partitions:
             yield
-            exists = known is not None and known.partition(partition.partition_index) is not None
+            exists = known is not None and 0 <= partition.partition_index < len(known.partitions)
             code = ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             outcome[topic.name, partition.partition_index] = code
     return outcome

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import Services
+from holdfast.broker.api.services import GroupServices
 from holdfast.broker.util.slices import Work, sliced_clear, sliced_map
 from holdfast.types import TopicPartition
 from holdfast.wire.apis.offset_fetch import (
@@ -36,7 +36,9 @@ Committed = dict[TopicPartition, OffsetCommitValue]
 
 
 @handler(OFFSET_FETCH)
-async def offset_fetch(services: Services, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def offset_fetch(
+    services: GroupServices, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse:
     version = context.api_version
     if version >= FIRST_WITH_GROUPS:
         groups = [
@@ -66,7 +68,7 @@ def _once(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestG
         yield group
 
 
-async def _group(services: Services, wanted: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:
+async def _group(services: GroupServices, wanted: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:
     answer = services.groups.submit(services.groups.coordinator.fetch_offsets, wanted.group_id)
     code, committed = await answer if isinstance(answer, Coroutine) else answer
     if code is not ErrorCode.NONE:
@@ -78,7 +80,7 @@ async def _group(services: Services, wanted: OffsetFetchRequestGroup, version: i
 
 
 def _asked(
-    services: Services, wanted: OffsetFetchRequestGroup, committed: Committed, version: int
+    services: GroupServices, wanted: OffsetFetchRequestGroup, committed: Committed, version: int
 ) -> Work[list[OffsetFetchResponseGroupTopic]]:
     answers: list[OffsetFetchResponseGroupTopic] = []
     for topic in wanted.topics or ():
@@ -95,7 +97,7 @@ def _asked(
     return answers
 
 
-def _all(services: Services, committed: Committed, version: int) -> Work[list[OffsetFetchResponseGroupTopic]]:
+def _all(services: GroupServices, committed: Committed, version: int) -> Work[list[OffsetFetchResponseGroupTopic]]:
     topics: dict[str, list[OffsetFetchResponseGroupPartition]] = {}
     for (name, index), value in sorted(committed.items(), key=lambda entry: entry[0]):
         yield
