@@ -163,6 +163,28 @@ class GroupCoordinator:
     def is_loading(self, group_id: str) -> bool:
         return self._registry.is_loading(group_id)
 
+    @property
+    def is_anything_loading(self) -> bool:
+        return self._registry.is_anything_loading
+
+    @property
+    def is_anything_lost(self) -> bool:
+        """Whether another broker serves some of the partitions."""
+        return self._registry.is_anything_lost
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the group exists here, in whatever state, or cannot be here: it is loading or served elsewhere."""
+        return group_id in self._groups or isinstance(self._registry.find(group_id, needs_id=False), ErrorCode)
+
+    def group_ids(self) -> list[str]:
+        """Of all groups that are loaded."""
+        return list(self._groups)
+
+    def committed_topics(self, group_id: str) -> set[str]:
+        """The topics of which the group has committed offsets."""
+        group = self._groups.get(group_id)
+        return set() if group is None else {topic for topic, _ in group.stored.offsets}
+
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:

@@ -83,6 +83,10 @@ class GroupRegistry:
     def is_anything_loading(self) -> bool:
         return bool(self._loading)
 
+    @property
+    def is_anything_lost(self) -> bool:
+        return bool(self._lost)
+
     def is_loading(self, group_id: str) -> bool:
         return bool(self._loading) and partition_for(group_id, self._partition_count) in self._loading
 

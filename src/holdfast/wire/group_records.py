@@ -1,4 +1,4 @@
-"""The records in `__consumer_offsets`: offsets and groups in Kafka's formats, and three record types of Holdfast.
+"""The records in `__consumer_offsets`: offsets and groups in Kafka's formats, and record types of Holdfast.
 
 Key and value each begin with an int16. In the key it is the record type, in the value the version of the format:
 
@@ -7,9 +7,10 @@ Key and value each begin with an int16. In the key it is the record type, in the
     key 10000  GenerationKey          GenerationValue 0               ours
     key 10001  HighestGenerationKey   HighestGenerationValue 0        ours
     key 10002  ExtensionsKey          ExtensionsValue 0 to 1          ours; v1 adds the partitions that were left out
+    key 10003  ClaimKey               ClaimValue 0                    ours; written by gateways only
 
 A record without a value is a tombstone: the object of the key was deleted. Readers skip unknown keys. Kafka skips ours,
-and we skip those of Kafka's newer group types (3 and up).
+and we skip those of Kafka's newer group types (3 and up). A claim is no record of a group: `decode_record` skips it.
 
 OffsetCommitValue v1 adds a time of expiry, which v2 drops again; v3 adds the leader epoch (KIP-320). GroupMetadataValue
 v1 has separate rebalance and session timeouts, v2 adds the time of the last change, v3 the instance id (KIP-345). v4 of
@@ -23,7 +24,7 @@ from struct import Struct, error, unpack
 from typing import Final
 
 from holdfast.wire.errors import WireError
-from holdfast.wire.fields import ZERO_UUID, array, blob, int32, int64, string, uuid
+from holdfast.wire.fields import ZERO_UUID, array, blob, int16, int32, int64, string, uuid
 from holdfast.wire.message import Buffer, decode, decoder, encode, message, struct_type
 
 _INT16: Final = Struct(">h")
@@ -159,6 +160,23 @@ class ExtensionsValue:
     """Topics with partitions that were left unassigned on purpose."""
 
 
+@message(versions=(10_003, 10_003))
+class ClaimKey:
+    """The format is part of the key, so that compaction keeps the last claim of each: a gateway that does not know a
+    newer format finds it in the log."""
+
+    log_format: int = int16()
+
+
+@message(versions=(0, 0))
+class ClaimValue:
+    """The writer of the partition from here on: the producer whose epoch fences all earlier ones."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    gateway_id: str = string()
+
+
 # -- records ----------------------------------------------------------------------------------------------------------
 
 GroupRecordKey = OffsetCommitKey | GroupMetadataKey | GenerationKey | HighestGenerationKey | ExtensionsKey
@@ -180,6 +198,9 @@ _KEY_VERSIONS: Final[dict[type[GroupRecordKey], int]] = {key: version for versio
 """The version in which a key is written: its highest one."""
 
 
+_CLAIM_KEY_VERSION: Final = 10_003
+CLAIM_KEY_PREFIX: Final = _INT16.pack(_CLAIM_KEY_VERSION)
+"""The first bytes of the key of every claim."""
 _OFFSET_KEY_VERSION: Final = 1
 _OFFSET_KEY: Final = _INT16.pack(_OFFSET_KEY_VERSION)
 _OFFSET_VALUE_VERSION: Final = 3
@@ -263,6 +284,17 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[GroupRecordKey, Gr
     if value is None:
         return decoded_key, None
     return decoded_key, decode(value_type, _version_prefix(value, "value"), value, _INT16.size)
+
+
+def encode_claim(key: ClaimKey, value: ClaimValue) -> tuple[bytes, bytes]:
+    return CLAIM_KEY_PREFIX + encode(key, _CLAIM_KEY_VERSION), _INT16.pack(0) + encode(value, 0)
+
+
+def decode_claim_key(key: Buffer) -> ClaimKey | None:
+    """The key of a claim; None if the record is another one. Values of later versions are not known, but keys are."""
+    if _version_prefix(key, "key") != _CLAIM_KEY_VERSION:
+        return None
+    return decode(ClaimKey, _CLAIM_KEY_VERSION, key, _INT16.size)
 
 
 def _decode_plain_offset(key: bytes, value: bytes) -> tuple[OffsetCommitKey, OffsetCommitValue] | None:

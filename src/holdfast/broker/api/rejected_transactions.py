@@ -23,8 +23,12 @@ MAX_NAME_LENGTH: Final = 200
 """Characters. Ids come from clients and may have thousands."""
 
 
+NO_TRANSACTIONS: Final = "transactions refused: Holdfast has none, unset transactional.id"
+
+
 class RejectedTransactionsLog:
-    def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
+    def __init__(self, text: str = NO_TRANSACTIONS, *, now_s: Callable[[], float] = monotonic) -> None:
+        self._text = text
         self._now_s = now_s
         self._began_s = now_s()
         self._logged: set[tuple[str | None, str, str]] = set()
@@ -42,7 +46,7 @@ class RejectedTransactionsLog:
         self._logged.add(who)
         log_event(
             logger,
-            "transactions refused: Holdfast has none, unset transactional.id",
+            self._text,
             logging.WARNING,
             client_id=who[0],
             host=host,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from holdfast.broker.authorization.authorizer import Authorizer, ClientPermissions
+from holdfast.broker.authorization.authorizer import ClientPermissions
 from holdfast.broker.authorization.sasl import SaslExchange
 from holdfast.broker.authorization.visibility import EVERYTHING, Visibility
 from holdfast.coordinator.classic.member import Client
@@ -29,6 +29,10 @@ class ListenerInfo(Protocol):
         """Host and port that its clients connect to."""
 
 
+class PermissionSource(Protocol):
+    def permissions_of(self, principal: str, host: str) -> ClientPermissions: ...
+
+
 class ClientSession:
     """The client of one connection: its address, its principal and its permissions."""
 
@@ -46,7 +50,7 @@ class ClientSession:
     )
 
     def __init__(
-        self, listener: ListenerInfo, authorizer: Authorizer | None, on_authenticated: Callable[[], None]
+        self, listener: ListenerInfo, authorizer: PermissionSource | None, on_authenticated: Callable[[], None]
     ) -> None:
         self._authorizer = authorizer
         self._on_authenticated = on_authenticated

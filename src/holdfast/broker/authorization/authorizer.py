@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from time import monotonic
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.broker.authorization.acls import CLUSTER_NAME, OPERATIONS, Acl, AclTable, Operation, ResourceType
 from holdfast.broker.authorization.decoy_credentials import DecoyCredentials
@@ -170,12 +170,22 @@ class Authorizer:
         return self._current.table.allows_any(principal, host, operation, kind)
 
 
+class Decisions(Protocol):
+    """Decides what a principal may do."""
+
+    def is_allowed(self, query: AclQuery) -> bool: ...
+
+    def is_allowed_unlogged(self, query: AclQuery) -> bool: ...
+
+    def allows_any(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool: ...
+
+
 class ClientPermissions:
     """The permissions of one principal at its host."""
 
     __slots__ = ("_authorizer", "_host", "_principal")
 
-    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+    def __init__(self, authorizer: Decisions, principal: str, host: str) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host

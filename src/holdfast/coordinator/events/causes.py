@@ -50,6 +50,7 @@ class CauseCode(StrEnum):
     DELETE_REQUESTED = "delete_requested"
     GROUP_EXPIRED = "group_expired"
     CONFIG_CHANGED = "config_changed"
+    NAME_USED_IN_KAFKA = "name_used_in_kafka"
 
     # A group that is read back from the log.
     MEMBER_STORED_TWICE = "member_stored_twice"
@@ -183,6 +184,7 @@ SENTENCES: Final[dict[CauseCode, str]] = {
     CauseCode.DELETE_REQUESTED: "deleted by request",
     CauseCode.GROUP_EXPIRED: "it has no members and no offsets",
     CauseCode.CONFIG_CHANGED: "{detail}",
+    CauseCode.NAME_USED_IN_KAFKA: "a group of this name has members in Kafka's own coordinator",
     CauseCode.MEMBER_STORED_TWICE: "a member was stored twice",
     CauseCode.MAX_SIZE_EXCEEDED: "more members than group.max.size",
     CauseCode.ASSIGNMENT_NOT_STORED: "the assignment was not stored: {detail}",

@@ -40,6 +40,7 @@ class EventKind(StrEnum):
     RESYNCED = "resynced"
     ASSIGNMENT_FAILED = "assignment failed"
     CONFIGURED = "group configured"
+    NAME_CONFLICT = "name used in Kafka"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

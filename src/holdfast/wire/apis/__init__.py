@@ -2,6 +2,7 @@
 
 from holdfast.wire.apis import (
     add_members_to_group,
+    add_offsets_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_user_scram_credentials,
@@ -44,14 +45,17 @@ from holdfast.wire.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    release_group,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     update_features,
 )
 
 __all__ = [
     "add_members_to_group",
+    "add_offsets_to_txn",
     "alter_configs",
     "alter_partition_reassignments",
     "alter_user_scram_credentials",
@@ -94,8 +98,10 @@ __all__ = [
     "offset_fetch",
     "offset_for_leader_epoch",
     "produce",
+    "release_group",
     "sasl_authenticate",
     "sasl_handshake",
     "sync_group",
+    "txn_offset_commit",
     "update_features",
 ]

@@ -18,7 +18,7 @@ class Clock:
 
 def test_each_client_and_id_is_one_line_in_a_period(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    refusals = RejectedTransactionsLog(clock)
+    refusals = RejectedTransactionsLog(now_s=clock)
     for client_id, transactional_id in (("a", "t"), ("a", "t"), ("b", "t"), ("a", "u"), (None, "t"), ("a", "t")):
         refusals.log(client_id, HOST, transactional_id)
     assert len(caplog.records) == 4
@@ -30,7 +30,7 @@ def test_each_client_and_id_is_one_line_in_a_period(caplog: pytest.LogCaptureFix
 
 def test_of_very_many_the_others_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    refusals = RejectedTransactionsLog(clock)
+    refusals = RejectedTransactionsLog(now_s=clock)
     for number in range(MAX_LINES + 7):
         refusals.log("a", HOST, str(number))
     assert len(caplog.records) == MAX_LINES

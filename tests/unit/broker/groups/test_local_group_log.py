@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.groups.local_group_log import RECORDS_AT_A_TIME, LocalGroupLog
+from holdfast.broker.groups.local_group_log import LocalGroupLog
+from holdfast.broker.groups.record_batches import RECORDS_AT_A_TIME
 from holdfast.broker.groups.service import LOAD_CHUNK, _next_chunk
 from holdfast.broker.storage.disk_health import DiskHealth
 from holdfast.broker.storage.flusher import Flusher

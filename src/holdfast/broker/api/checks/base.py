@@ -86,11 +86,12 @@ def check(api: Api) -> Callable[[G], G]:
     return register
 
 
-def checked_handlers() -> dict[int, Handler]:
+def checked_handlers(handlers: Mapping[int, Handler] = HANDLERS) -> dict[int, Handler]:
     """The handlers behind their checks. An API without one is not served, rather than served to all clients."""
-    table = {key: handler for key, handler in HANDLERS.items() if key in UNCHECKED}
+    table = {key: handler for key, handler in handlers.items() if key in UNCHECKED}
     for key, check_request in CHECKS.items():
-        table[key] = replace(HANDLERS[key], function=_checked(check_request, HANDLERS[key].function))
+        if key in handlers:
+            table[key] = replace(handlers[key], function=_checked(check_request, handlers[key].function))
     return table
 
 

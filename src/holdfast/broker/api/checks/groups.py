@@ -129,7 +129,7 @@ def describe_groups(authorized: AuthorizedRequest) -> Any:
 @check(LIST_GROUPS)
 def list_groups(authorized: AuthorizedRequest) -> Any:
     permissions = authorized.permissions
-    response: ListGroupsResponse = authorized.proceed()
+    response: ListGroupsResponse = yield from resolve(authorized.proceed())
     if not permissions.can_see(ResourceType.CLUSTER, CLUSTER_NAME):
         response.groups = [
             group for group in response.groups if permissions.can_see(ResourceType.GROUP, group.group_id)
