@@ -53,6 +53,10 @@ class HandlerBroker:
         self.rejected_transactions = RejectedTransactionsLog()
 
     @property
+    def config_lock(self) -> asyncio.Lock:
+        return self.topics.config_lock
+
+    @property
     def node_id(self) -> int:
         return self.config.node_id
 

@@ -94,6 +94,11 @@ class Services:
         return None if self.user_changes is None else self.user_changes.authorizer
 
     @property
+    def config_lock(self) -> asyncio.Lock:
+        """Configs are altered one request at a time."""
+        return self.topics.config_lock
+
+    @property
     def node_id(self) -> int:
         return self.config.node_id
 

@@ -25,6 +25,9 @@ class GroupLogError(Exception):
 class PartitionOwner(Protocol):
     """Serves the groups of the partitions."""
 
+    def partitions_awaited(self, partitions: Sequence[int]) -> None:
+        """These partitions are about to be gained. Until then, their groups are being loaded."""
+
     def partitions_gained(self, partitions: Sequence[int]) -> None:
         """The records of these partitions must be replayed before their groups are served."""
 

@@ -164,6 +164,9 @@ class GroupCoordinatorService:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def partitions_awaited(self, partitions: Sequence[int]) -> None:
+        self.coordinator.load_started(partitions)
+
     def partitions_gained(self, partitions: Sequence[int]) -> None:
         """Until a partition is replayed, requests of its groups get Kafka's responses for a loading coordinator."""
         self.coordinator.load_started(partitions)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.broker.api.request import RequestContext
 from holdfast.broker.clock import wall_clock_ms
@@ -26,6 +27,8 @@ class GatewayServices:
     cluster: KafkaCluster
     own_groups: OwnGroups
     now_ms: Callable[[], int] = wall_clock_ms
+    config_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """The configs of groups are altered one request at a time."""
 
     @property
     def brokers(self) -> BrokerDirectory:

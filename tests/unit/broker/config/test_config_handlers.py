@@ -49,7 +49,6 @@ class FakeTopic:
 class FakeTopics:
     def __init__(self, *topics: FakeTopic) -> None:
         self._topics = {topic.name: topic for topic in topics}
-        self.config_lock = asyncio.Lock()
         self.stores = 0
         self.failing = False
 
@@ -76,6 +75,7 @@ class FakeBroker:
         self.dynamic_config = FakeDynamicConfig(config or BrokerConfig())
         self.topic = FakeTopic("t", {name.replace("_", "."): value for name, value in overrides.items()})
         self.topics = FakeTopics(self.topic)
+        self.config_lock = asyncio.Lock()
         self.tasks = ShieldedTasks()
         self.slices = SliceScheduler()
 

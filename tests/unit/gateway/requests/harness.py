@@ -26,6 +26,10 @@ from holdfast.gateway.topic_mirror import MirroredTopic
 from holdfast.types import TopicPartition
 from holdfast.wire.apis.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from holdfast.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from holdfast.wire.apis.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResourceResponse,
+)
 from holdfast.wire.group_records import GroupRecord, OffsetCommitValue
 from holdfast.wire.headers import decode_response, encode_request
 
@@ -57,7 +61,6 @@ class FakeMirror:
     later: dict[str, MirroredTopic] = field(default_factory=dict)
     """What a refresh finds."""
     refreshes: int = 0
-    config_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def get(self, name: str) -> MirroredTopic | None:
         return self.names.get(name)
@@ -155,6 +158,11 @@ def allowed(request: Any) -> Any:
     response = type(request).API.response()
     if hasattr(request, "groups") and hasattr(response, "groups"):
         response.groups = [DescribedGroup(group_id=name, group_state="Dead") for name in request.groups]
+    if isinstance(request, IncrementalAlterConfigsRequest):
+        response.responses = [
+            IncrementalAlterConfigsResourceResponse(resource_type=one.resource_type, resource_name=one.resource_name)
+            for one in request.resources
+        ]
     if hasattr(request, "include_cluster_authorized_operations"):
         response.cluster_authorized_operations = -1
     for topic in getattr(request, "topics", None) or ():

@@ -20,6 +20,11 @@ from holdfast.wire.apis.describe_configs import (
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
+from holdfast.wire.apis.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from holdfast.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from holdfast.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from holdfast.wire.apis.offset_commit import (
@@ -405,6 +410,17 @@ def test_configs_of_groups_come_from_the_coordinator_and_the_others_from_kafka()
         assert [[one.resource_name for one in request.resources] for request in forwarded] == [["g"], ["t"]], (
             "the first is the question for the right"
         )
+
+    run(story)
+
+
+def test_the_config_of_a_group_can_be_altered() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        change = IncrementalAlterableConfig("target.group.size", 0, "3")
+        resources = [IncrementalAlterConfigsResource(GROUP, "g", [change])]
+        response = await harness.ask(harness.client(), IncrementalAlterConfigsRequest(resources=resources), 1)
+        assert [one.error_code for one in response.responses] == [ErrorCode.NONE]
+        assert harness.groups.coordinator.configured_groups() == ["g"]
 
     run(story)
 

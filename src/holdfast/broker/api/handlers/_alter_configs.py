@@ -54,7 +54,7 @@ async def alter_all(
         sliced_count((resource.resource_type, resource.resource_name) for resource in resources)
     )
     outcomes: list[tuple[R, ErrorCode, str | None]] = []
-    async with services.topics.config_lock:
+    async with services.config_lock:
         async for resource in services.slices.iterate(resources):
             try:
                 if seen[resource.resource_type, resource.resource_name] > 1:
