@@ -165,6 +165,7 @@ class Gateway:
 
     def _start_router(self, settings: KafkaClientSettings) -> None:
         services = GatewayServices(
+            config=self.config.broker_config,
             topics=self.topics,
             groups=self.groups,
             slices=self._slices,

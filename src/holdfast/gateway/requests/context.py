@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from holdfast.broker.api.request import RequestContext
 from holdfast.broker.clock import wall_clock_ms
+from holdfast.broker.config.broker import BrokerConfig
 from holdfast.broker.groups.service import GroupCoordinatorService
 from holdfast.broker.util.slices import SliceScheduler
 from holdfast.gateway.brokers import BrokerDirectory
@@ -21,6 +22,7 @@ from holdfast.gateway.topic_mirror import TopicMirror
 class GatewayServices:
     """The services that handlers of group requests use (`broker.api.services.GroupServices`), and the gateway's."""
 
+    config: BrokerConfig
     topics: TopicMirror
     groups: GroupCoordinatorService
     slices: SliceScheduler

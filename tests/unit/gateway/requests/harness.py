@@ -208,7 +208,12 @@ class RequestsHarness:
         fake: Any = self.kafka
         self.own_groups = OwnGroups(self.groups, fake, fake, fake, self.event_log, lambda: self.now)
         services = GatewayServices(
-            topics=cast(Any, self.mirror), groups=self.groups, slices=slices, cluster=fake, own_groups=self.own_groups
+            config=BrokerConfig.of({}),
+            topics=cast(Any, self.mirror),
+            groups=self.groups,
+            slices=slices,
+            cluster=fake,
+            own_groups=self.own_groups,
         )
         self.requests = LocalRequests(services, self.authorizer)
         self.clock.start()
