@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 ENVIRONMENT: Final = "HOLDFAST_BOOTSTRAP_SERVERS"
 TIMEOUT_S: Final = 15.0
 """Shorter than the client's default of a minute, because a user is waiting at the terminal."""
-_CLIENT_ID: Final = "holdfast-cli"
+CLIENT_ID: Final = "holdfast-cli"
 
 
 def add_connection_options(parser: argparse.ArgumentParser, *, timeout: bool = True) -> None:
@@ -46,7 +47,9 @@ def add_connection_options(parser: argparse.ArgumentParser, *, timeout: bool = T
 
 def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     """The client configuration of this command."""
-    settings: dict[str, Any] = {"client.id": _CLIENT_ID} | _from_file(options.command_config)
+    from_file = read_properties_file(options.command_config)
+    check_client_settings(options.command_config, from_file)
+    settings: dict[str, Any] = {"client.id": CLIENT_ID} | from_file
     servers = options.bootstrap_server or settings.get("bootstrap.servers") or os.environ.get(ENVIRONMENT)
     if not servers:
         raise UsageError(f"no broker is named: give --bootstrap-server HOST:PORT, or set {ENVIRONMENT}")
@@ -61,7 +64,8 @@ def open_admin(options: argparse.Namespace, timeout_s: float | None = None) -> A
     return Admin({"default.api.timeout.ms": int(wait_s * 1000)} | client_settings(options))
 
 
-def _from_file(path: Path | None) -> dict[str, Any]:
+def read_properties_file(path: Path | None) -> dict[str, str]:
+    """The settings in a file of name=value lines; none without a file."""
     if path is None:
         return {}
     try:
@@ -69,13 +73,11 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"cannot read {path}: {why}") from error
-    settings = parse_properties(text)
-    _check(path, settings)
-    return dict(settings)
+    return parse_properties(text)
 
 
-def _check(path: Path, settings: dict[str, str]) -> None:
-    """Every message names settings, never their values."""
+def check_client_settings(where: object, settings: Mapping[str, str]) -> None:
+    """`where` they are from. Every message names settings, never their values."""
     from holdfast.client.admin import NAMES
     from holdfast.client.config import read_config
     from holdfast.client.errors import ConfigError
@@ -85,6 +87,6 @@ def _check(path: Path, settings: dict[str, str]) -> None:
         Security.from_config({name: value for name, value in settings.items() if name not in NAMES})
         read_config(settings, {}, NAMES)
     except ConfigError as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{where}: {error}") from error
     if "OAUTHBEARER" in (settings.get("sasl.mechanism"), settings.get("sasl.mechanisms")):
-        raise UsageError(f"{path}: OAUTHBEARER needs a function that fetches tokens, which no file can hold")
+        raise UsageError(f"{where}: OAUTHBEARER needs a function that fetches tokens, which no file can hold")

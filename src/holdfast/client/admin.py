@@ -82,9 +82,11 @@ class Admin:
     ) -> None:
         read = read_config(config, settings, NAMES)
         self._cluster = ClusterClient(NetworkSettings.from_config(read), runtime=_runtime)
+        self._groups = self._cluster.for_groups(NetworkSettings.of_groups(read, self._cluster.settings))
         self._timeout_s = whole_number(read, "default.api.timeout.ms", 60_000, 1) / 1000
 
     def close(self) -> None:
+        self._groups.close()
         self._cluster.close()
 
     def __enter__(self) -> Self:
@@ -103,8 +105,8 @@ class Admin:
         """The groups of all brokers, optionally only those in these states or of these types."""
         deadline = self._deadline(timeout)
         found: dict[str, GroupListing] = {}
-        for node_id in self._cluster.metadata((), deadline).nodes:
-            connection = self._cluster.node(node_id, deadline)
+        for node_id in self._groups.metadata((), deadline).nodes:
+            connection = self._groups.node(node_id, deadline)
             version = connection.version_of(LIST_GROUPS)
             request = ListGroupsRequest(list(states) if version >= 4 else [], list(types) if version >= 5 else [])
             response = connection.ask(request, deadline, version)
@@ -116,8 +118,8 @@ class Admin:
     def describe_group(self, group_id: str, timeout: float | None = None) -> GroupDescription:
         """State, protocol and members. A group that does not exist is Dead and has no members."""
         deadline = self._deadline(timeout)
-        coordinator = self._cluster.find_coordinator(group_id, deadline)
-        with CoordinatorClient(self._cluster, group_id) as asking:
+        coordinator = self._groups.find_coordinator(group_id, deadline)
+        with CoordinatorClient(self._groups, group_id) as asking:
             try:
                 described = asking.describe(deadline)
             except GroupError as error:
@@ -167,7 +169,7 @@ class Admin:
         """The ledger's events of these groups, or of all, oldest first. Raises a TopicError if there is no ledger."""
         deadline = self._deadline(timeout)
         wanted = frozenset(group_ids)
-        ledger = EventLog(self._cluster)
+        ledger = EventLog(self._groups)
         first, end = _require_event_log(ledger.bounds(deadline))
         if since_ms is not None:
             since = ledger.offset_at(since_ms, deadline)
@@ -179,7 +181,7 @@ class Admin:
     ) -> Iterator[list[HistoryEvent]]:
         """The ledger's events from now on, without end: a list whenever there are events, an empty list after `wait`
         seconds without any. "Now" is the time of the call, not of the first list."""
-        ledger = EventLog(self._cluster)
+        ledger = EventLog(self._groups)
         _, end = _require_event_log(ledger.bounds(self._deadline(timeout)))
         return self._follow(ledger, end, frozenset(group_ids), wait, timeout)
 
@@ -193,7 +195,7 @@ class Admin:
     def last_rebalances(self, group_ids: Collection[str], timeout: float | None = None) -> dict[str, LastRebalance]:
         """The generation and the latest rebalance, with its cause, of each group that has events in the ledger. Empty
         if there is no ledger."""
-        return last_rebalances(EventLog(self._cluster), group_ids, self._deadline(timeout))
+        return last_rebalances(EventLog(self._groups), group_ids, self._deadline(timeout))
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Admin:
         if not wanted:
             return []
         build = _leave(group_id, wanted, reason)
-        with CoordinatorClient(self._cluster, group_id) as asking:
+        with CoordinatorClient(self._groups, group_id) as asking:
             response: LeaveGroupResponse = asking.ask(LEAVE_GROUP, build, _error_code, deadline)
         _check(f"members of group {group_id!r}", response.error_code)
         return [
@@ -274,23 +276,23 @@ class Admin:
     ) -> list[Registered]:
         """Register static members that are about to join (KIP-469). One rebalance adds them when the last one has
         joined or after `wait_ms`. One result for each. The group need not exist yet. Holdfast only."""
-        return group_admin.add_members(self._cluster, group_id, instance_ids, wait_ms, self._deadline(timeout))
+        return group_admin.add_members(self._groups, group_id, instance_ids, wait_ms, self._deadline(timeout))
 
     def cancel_registration(
         self, group_id: str, instance_ids: Iterable[str] | None = None, timeout: float | None = None
     ) -> list[Cancelled]:
         """Cancel the registration of these members, or of all that have not joined yet. One result for each.
         Holdfast only."""
-        return group_admin.cancel_registration(self._cluster, group_id, instance_ids, self._deadline(timeout))
+        return group_admin.cancel_registration(self._groups, group_id, instance_ids, self._deadline(timeout))
 
     def configure_group(self, group_id: str, changes: Mapping[str, ConfigValue], timeout: float | None = None) -> None:
         """Set configs of a group, all or none: `target.group.size` and `standby.takeover.ms` on Holdfast, Kafka's own
         on Kafka. None resets a config to its default. The group need not exist yet."""
-        group_admin.configure_group(self._cluster, group_id, changes, self._deadline(timeout))
+        group_admin.configure_group(self._groups, group_id, changes, self._deadline(timeout))
 
     def group_config(self, group_id: str, timeout: float | None = None) -> dict[str, GroupConfig]:
         """The configs of a group by name, including those at their default."""
-        return group_admin.group_config(self._cluster, group_id, self._deadline(timeout))
+        return group_admin.group_config(self._groups, group_id, self._deadline(timeout))
 
     def delete_groups(self, group_ids: Iterable[str], timeout: float | None = None) -> dict[str, HoldfastError | None]:
         """Delete groups without members, with their offsets; by group, None or the error."""
@@ -298,7 +300,7 @@ class Admin:
         results: dict[str, HoldfastError | None] = {}
         for group_id in _as_list("group_ids", group_ids):
             try:
-                with CoordinatorClient(self._cluster, group_id) as asking:
+                with CoordinatorClient(self._groups, group_id) as asking:
                     response = asking.ask(DELETE_GROUPS, _delete(group_id), _first_result, deadline)
             except GroupError as error:  # this user may not find its coordinator; another group may have one
                 results[group_id] = error
@@ -312,7 +314,7 @@ class Admin:
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
         """The committed offsets of the group, for these partitions or for all."""
-        with CoordinatorClient(self._cluster, group_id) as asking:
+        with CoordinatorClient(self._groups, group_id) as asking:
             return asking.fetch_offsets(partitions, self._deadline(timeout))
 
     def alter_offsets(
@@ -327,7 +329,7 @@ class Admin:
         wanted = {where: (offset, None, -1) for where, offset in offsets.items()}
         build = offset_commit(group_id, NO_GENERATION, None, wanted)
         deadline = self._deadline(timeout)
-        with CoordinatorClient(self._cluster, group_id) as asking:
+        with CoordinatorClient(self._groups, group_id) as asking:
             response = asking.ask(OFFSET_COMMIT, build, _first_commit_error, deadline, MAX_VERSION_WITH_TOPIC_NAMES)
         return {
             (topic.name, one.partition_index): _error(
@@ -381,7 +383,7 @@ class Admin:
         def build(_version: int) -> OffsetDeleteRequest:
             return OffsetDeleteRequest(group_id, entries)
 
-        with CoordinatorClient(self._cluster, group_id) as asking:
+        with CoordinatorClient(self._groups, group_id) as asking:
             response = asking.ask(OFFSET_DELETE, build, _error_code, self._deadline(timeout))
         _check(f"offsets of group {group_id!r}", response.error_code)
         return {

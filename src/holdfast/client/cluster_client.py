@@ -28,6 +28,7 @@ from holdfast.client.errors import (
     RequestTimedOut,
     error_code,
 )
+from holdfast.client.group_servers import BOOTSTRAP
 from holdfast.client.metadata import Metadata, Node, metadata_request, read_metadata
 from holdfast.client.runtime import Runtime
 from holdfast.client.settings import NetworkSettings
@@ -75,6 +76,10 @@ class ClusterClient:
     def nodes(self) -> Mapping[int, Node]:
         """The brokers from the last Metadata response."""
         return self._nodes
+
+    def for_groups(self, settings: NetworkSettings) -> ClusterClient:
+        """The client for the servers of the groups: this one, unless they have settings of their own."""
+        return self if settings is self.settings else ClusterClient(settings, runtime=self._runtime)
 
     # -- any thread ----------------------------------------------------------------------------------------------------
 
@@ -314,7 +319,7 @@ class ClusterClient:
                 # loop.
                 self._wait_until(deadline)
             raise self._unreachable(
-                "no broker can be reached",
+                self._no_broker(),
                 {address: backoff.last_error for address, backoff in backoffs.items() if backoff.last_error},
             )
         self._wait_until(ready_at)
@@ -335,6 +340,10 @@ class ClusterClient:
         """Each failure already names its address."""
         said = "; ".join(failures.values())
         return ConnectionFailed(f"{what}: {said}" if said else what, code=code)
+
+    def _no_broker(self) -> str:
+        setting = self.settings.bootstrap_setting
+        return f"no broker{'' if setting == BOOTSTRAP else f' of {setting}'} can be reached"
 
     def _wait_until(self, point: float) -> None:
         """`close` ends the wait; `wake` does not, and stays pending for the thread that waits for it."""

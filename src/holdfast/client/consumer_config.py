@@ -10,7 +10,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from holdfast.assignors import Assignor, UnknownAssignor, assignor
-from holdfast.client import membership_config
+from holdfast.client import group_servers, membership_config
 from holdfast.client.config import boolean, callback, one_of, read_config, whole_number
 from holdfast.client.errors import ConfigError
 from holdfast.client.membership_config import membership_settings
@@ -47,7 +47,7 @@ _RESETS: Final = {
     "error": "error",
     "none": "error",
 }
-_NOT_FOR_LIBRDKAFKA: Final = {
+_NOT_FOR_LIBRDKAFKA: Final = group_servers.NAMES | {
     "group.instance.id",
     "partition.assignment.strategy",
     "group.protocol",
@@ -83,6 +83,9 @@ def librdkafka_settings() -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
     network: NetworkSettings
+    """Of the brokers that have the records."""
+    group_network: NetworkSettings
+    """Of the servers of the groups; the same object without group.bootstrap.servers."""
     membership: MembershipSettings
     assignors: tuple[Assignor, ...]
     rack: str | None
@@ -105,8 +108,10 @@ class ConsumerConfig:
         reset = one_of(settings, "auto.offset.reset", "latest", _RESETS)
         isolation = one_of(settings, "isolation.level", "read_committed", ("read_committed", "read_uncommitted"))
         age_name = "metadata.max.age.ms" if "metadata.max.age.ms" in settings else "topic.metadata.refresh.interval.ms"
+        network = NetworkSettings.from_config(settings)
         return cls(
-            network=NetworkSettings.from_config(settings),
+            network=network,
+            group_network=NetworkSettings.of_groups(settings, network),
             membership=membership_settings(settings, PROTOCOL_TYPE),
             assignors=tuple(_assignors(settings.get("partition.assignment.strategy", DEFAULT_STRATEGY))),
             rack=settings.get("client.rack") or None,

@@ -96,7 +96,9 @@ class ConsumerMembership:
         auto.offset.reset."""
         settings = config.membership
         self.cluster = ClusterClient(config.network, runtime=runtime)
-        self.coordinator = CoordinatorClient(self.cluster, settings.group_id)
+        """The brokers that have the records."""
+        self._group_cluster = self.cluster.for_groups(config.group_network)
+        self.coordinator = CoordinatorClient(self._group_cluster, settings.group_id)
         self.failure: HoldfastError | None = None
         self._consumer_coordinator = ConsumerCoordinator(
             settings,
@@ -109,7 +111,7 @@ class ConsumerMembership:
         self._clock: Clock = runtime.clock
         self._listener = listener
         self._membership_thread = MembershipThread(
-            settings, ClusterClient(config.network, runtime=runtime), f"holdfast-{settings.group_id}"
+            settings, ClusterClient(config.group_network, runtime=runtime), f"holdfast-{settings.group_id}"
         )
         self._subscription: Subscription | None = None
         self._retry_event: MembershipEvent | None = None
@@ -198,6 +200,7 @@ class ConsumerMembership:
 
     def close(self) -> None:
         self._membership_thread.stop()
+        self._group_cluster.close()
         self.cluster.close()
 
     # -- every poll ----------------------------------------------------------------------------------------------------
@@ -348,6 +351,19 @@ class ConsumerMembership:
             return None
 
     def _request_metadata(self, topics: frozenset[str] | None) -> None:
+        if self._group_cluster is self.cluster:
+            self._request_metadata_of_coordinator(topics)
+            return
+        # The membership's thread has no connection to the brokers of the records, and must not wait for one because of
+        # the heartbeats. This thread has one, unless these brokers have become unavailable.
+        try:
+            self._received_metadata = self.cluster.metadata(topics, self._clock.now() + ATTEMPT_TIMEOUT_S)
+        except HoldfastError as error:
+            if not error.retriable:
+                raise
+            logger.warning("whether the topics have changed could not be asked: %s", error)
+
+    def _request_metadata_of_coordinator(self, topics: frozenset[str] | None) -> None:
         def received(response: Any, _now: int) -> None:
             """In the membership's thread."""
             if response is not None and not response.error_code:

@@ -103,7 +103,7 @@ class Member:
         self._clock = _runtime.clock
         self._membership_thread = MembershipThread(
             self._settings,
-            ClusterClient(NetworkSettings.from_config(settings), runtime=_runtime),
+            ClusterClient(NetworkSettings.of_groups(settings), runtime=_runtime),
             f"holdfast-{self._settings.group_id}",
         )
         self._changed = threading.Condition()

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from holdfast.client import security
+from holdfast.client import group_servers, security
 from holdfast.client.addresses import Address, parse_bootstrap
 from holdfast.client.connection import MAX_RESPONSE_BYTES, REQUEST_TIMEOUT_S
 from holdfast.client.errors import ConfigError
+from holdfast.client.group_servers import BOOTSTRAP, GROUP_BOOTSTRAP, group_config
 from holdfast.client.security import Security
 
 _MAX_INT32: Final = (1 << 31) - 1
@@ -25,13 +26,17 @@ _LIMITS: Final = {
 }
 _FAMILIES: Final = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 
-NAMES: Final = security.NAMES | {
-    *_LIMITS,
-    "bootstrap.servers",
-    "metadata.broker.list",
-    "client.id",
-    "broker.address.family",
-}
+NAMES: Final = (
+    security.NAMES
+    | group_servers.NAMES
+    | {
+        *_LIMITS,
+        BOOTSTRAP,
+        "metadata.broker.list",
+        "client.id",
+        "broker.address.family",
+    }
+)
 """The network settings, including those of security."""
 
 
@@ -47,14 +52,32 @@ class NetworkSettings:
     retry_backoff_s: float = 0.1
     max_response_bytes: int = MAX_RESPONSE_BYTES
     family: int = socket.AF_UNSPEC
+    bootstrap_setting: str = BOOTSTRAP
+    """The name of the setting with the bootstrap servers, for error messages."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> NetworkSettings:
         """From the network settings; other settings are ignored. Raises ConfigError, which names the setting."""
-        guarded = Security.from_config(config)
-        servers = config.get("bootstrap.servers", config.get("metadata.broker.list"))
+        return cls._read(config, Security.from_config(config), BOOTSTRAP)
+
+    @classmethod
+    def of_groups(cls, config: Mapping[str, Any], default: NetworkSettings | None = None) -> NetworkSettings:
+        """For the servers of the groups (group.bootstrap.servers). Without this setting, the `default`, or else as
+        `from_config`."""
+        own = group_config(config)
+        if own is None:
+            return cls.from_config(config) if default is None else default
+        try:
+            guarded = Security.from_config(own)
+        except ConfigError as error:
+            raise ConfigError(f"{GROUP_BOOTSTRAP}: {error}") from error
+        return cls._read(own, guarded, GROUP_BOOTSTRAP)
+
+    @classmethod
+    def _read(cls, config: Mapping[str, Any], guarded: Security, setting: str) -> NetworkSettings:
+        servers = config.get(BOOTSTRAP, config.get("metadata.broker.list"))
         if not isinstance(servers, str):
-            raise ConfigError("bootstrap.servers is missing: give host:port, several separated by commas")
+            raise ConfigError(f"{setting} is missing: give host:port, several separated by commas")
         least_s = _number(config, "reconnect.backoff.ms", 100) / 1000
         most_s = _number(config, "reconnect.backoff.max.ms", 10_000) / 1000
         if least_s > most_s:
@@ -64,7 +87,7 @@ class NetworkSettings:
             raise ConfigError(f"broker.address.family is {family!r}; it can be any, v4 or v6")
         timeout = "socket.timeout.ms" if "request.timeout.ms" not in config else "request.timeout.ms"
         return cls(
-            bootstrap=parse_bootstrap(servers, guarded.protocol),
+            bootstrap=parse_bootstrap(servers, guarded.protocol, setting),
             client_id=str(config.get("client.id", "holdfast")),
             security=guarded,
             connection_setup_timeout_s=_number(config, "socket.connection.setup.timeout.ms", 30_000) / 1000,
@@ -74,6 +97,7 @@ class NetworkSettings:
             retry_backoff_s=_number(config, "retry.backoff.ms", 100) / 1000,
             max_response_bytes=_number(config, "receive.message.max.bytes", MAX_RESPONSE_BYTES),
             family=_FAMILIES[family],
+            bootstrap_setting=setting,
         )
 
 

@@ -50,13 +50,13 @@ class BatchReader(DataSourceReader):
             partition.ranges
             if isinstance(partition, OffsetRanges)
             else (),  # Spark passes its own if there is nothing to read
-            self._options.kafka,
+            self._options.record_settings,
             include_headers=self._options.include_headers,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
 
     def _ranges(self) -> list[OffsetRange]:
-        config = consumer_config(self._options.kafka)
+        config = consumer_config(self._options.record_settings)
         committed = config.read_committed
         with ClusterClient(config.network, runtime=SYSTEM) as network:
             reach_a_broker(network, self._options.kafka)

@@ -31,6 +31,7 @@ class ManualAssignment:
         partitions: Collection[TopicPartition],
         config: ConsumerConfig | None,
         network: ClusterClient,
+        group_network: ClusterClient,
         holdings: PartitionState,
         begin: StartOffsets,
         timeout_s: float,
@@ -38,6 +39,7 @@ class ManualAssignment:
         """Without a `config` no group is used."""
         self._partitions = sorted(partitions)
         self._network = network
+        self._group_network = group_network
         self._state = holdings
         self._start_offsets = begin
         self._timeout_s = timeout_s
@@ -45,7 +47,9 @@ class ManualAssignment:
         self._driver = (
             None
             if config is None
-            else MembershipThread(config.membership, ClusterClient(config.network, runtime=SYSTEM), "holdfast-commits")
+            else MembershipThread(
+                config.membership, ClusterClient(config.group_network, runtime=SYSTEM), "holdfast-commits"
+            )
         )
 
     def join(self) -> None:
@@ -53,7 +57,7 @@ class ManualAssignment:
         offsets: dict[TopicPartition, int] = {}
         if self._driver is not None and self._group_id is not None:
             self._driver.start()
-            found = CoordinatorClient(self._network, self._group_id).fetch_offsets(self._partitions, deadline)
+            found = CoordinatorClient(self._group_network, self._group_id).fetch_offsets(self._partitions, deadline)
             offsets = {where: committed.offset for where, committed in found.items()}
         unknown = [where for where in self._partitions if where not in offsets]
         if unknown:

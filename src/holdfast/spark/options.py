@@ -17,6 +17,7 @@ from typing import Any, Final
 from holdfast.client.config import boolean, one_of, whole_number
 from holdfast.client.consumer_config import ConsumerConfig
 from holdfast.client.errors import ConfigError
+from holdfast.client.group_servers import GROUP_BOOTSTRAP, without_group_servers
 from holdfast.client.membership_config import instance_ids
 from holdfast.client.offsets import EARLIEST, LATEST
 from holdfast.client.subscription import Subscription
@@ -25,6 +26,7 @@ from holdfast.types import TopicPartition
 
 KAFKA: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
+GROUP_SERVERS: Final = f"{KAFKA}{GROUP_BOOTSTRAP}"
 GROUP: Final = "kafka.group.id"
 INSTANCE: Final = "kafka.group.instance.id"
 
@@ -68,7 +70,7 @@ _REFUSED: Final = {
     "groupIdPrefix": f"a streaming query is a member of the group that {GROUP} names, and a batch uses no group",
 }
 """Options of Spark's own source without a meaning here."""
-_SUGGESTED: Final = (SERVERS, GROUP, INSTANCE, "kafka.session.timeout.ms", "kafka.security.protocol")
+_SUGGESTED: Final = (SERVERS, GROUP_SERVERS, GROUP, INSTANCE, "kafka.session.timeout.ms", "kafka.security.protocol")
 
 _STRATEGY: Final = "cooperative-sticky,range"
 """Partitions that stay are never revoked; range is for groups whose other members support nothing else."""
@@ -132,6 +134,11 @@ class ReadOptions:
         return str(self.kafka["bootstrap.servers"])
 
     @property
+    def record_settings(self) -> dict[str, Any]:
+        """The settings of a client that only reads records, as on the executors."""
+        return without_group_servers(self.kafka)
+
+    @property
     def group_id(self) -> str | None:
         return self.kafka.get("group.id")
 
@@ -181,6 +188,8 @@ def stream_options(options: Mapping[str, str]) -> ReadOptions:
         )
     if read.topics is None and read.kafka.get("group.instance.id"):
         raise ConfigError(f"option {INSTANCE} needs `subscribe`: with `assign` the query is not a member of a group")
+    if GROUP_BOOTSTRAP in read.kafka and not read.group_id:
+        raise ConfigError(f"option {GROUP_SERVERS} needs {GROUP}: without a group, the query uses no server of groups")
     if read.group_id:
         read.consumer_configs()
     _check_trigger_limits(read)

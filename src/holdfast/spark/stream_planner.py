@@ -47,7 +47,9 @@ logger = logging.getLogger("holdfast.spark")
 class StreamPlanner:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._network = ClusterClient(NetworkSettings.from_config(options.kafka), runtime=SYSTEM)
+        network = NetworkSettings.from_config(options.kafka)
+        self._network = ClusterClient(network, runtime=SYSTEM)
+        self._group_network = self._network.for_groups(NetworkSettings.of_groups(options.kafka, network))
         self._timeout_s = int(options.kafka.get("default.api.timeout.ms", API_TIMEOUT_MS)) / 1000
         self._read_committed = options.kafka.get("isolation.level", "read_committed") == "read_committed"
         self._watermarks = Watermarks(
@@ -77,7 +79,13 @@ class StreamPlanner:
         if options.topics is None:
             config = self._configs[0] if self._configs else None
             return ManualAssignment(
-                options.partitions, config, self._network, self._state, self._start_offsets, self._timeout_s
+                options.partitions,
+                config,
+                self._network,
+                self._group_network,
+                self._state,
+                self._start_offsets,
+                self._timeout_s,
             )
         return QueryMembers(self._configs, self._state, self._start_offsets, options.revoke_timeout_s)
 
@@ -86,6 +94,8 @@ class StreamPlanner:
     def connect(self) -> None:
         """The first contact with the brokers, before all other calls."""
         reach_a_broker(self._network, self._options.kafka)
+        if self._group_network is not self._network:
+            reach_a_broker(self._group_network, self._options.kafka)
 
     def freeze_end_offsets(self) -> None:
         """The query ends at the current ends of the topics (Trigger.AvailableNow)."""
@@ -159,6 +169,7 @@ class StreamPlanner:
 
     def close(self, *, leave: bool = False) -> None:
         self._assignment.close(leave=leave)
+        self._group_network.close()
         self._network.close()
 
     # -- the start -----------------------------------------------------------------------------------------------------
@@ -216,7 +227,7 @@ class StreamPlanner:
         was = restart_warning.downtime(planned_ms, _now_ms(), driver_age_s())
         if was is not None:
             restart_warning.warn_after_restart(
-                was, session_s, lambda: restart_warning.any_expired(self._network, group_id, ids)
+                was, session_s, lambda: restart_warning.any_expired(self._group_network, group_id, ids)
             )
 
     def _metadata(self) -> Metadata:
@@ -346,7 +357,7 @@ class StreamPlanner:
         """The offsets that the group has committed."""
         if self._options.group_id is None or not partitions:
             return {}
-        with CoordinatorClient(self._network, self._options.group_id) as coordinator:
+        with CoordinatorClient(self._group_network, self._options.group_id) as coordinator:
             found = coordinator.fetch_offsets(list(partitions), time.monotonic() + self._timeout_s)
         return {where: committed.offset for where, committed in found.items()}
 

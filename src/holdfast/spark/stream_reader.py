@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         return read_ranges(
             partition.ranges,
-            options.kafka,
+            options.record_settings,
             include_headers=options.include_headers,
             fail_on_data_loss=options.fail_on_data_loss,
         )

@@ -10,7 +10,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from holdfast.client.consumer_config import known_settings
 from holdfast.client.errors import AuthenticationFailed, ConnectionFailed, HoldfastError, TopicError
-from holdfast.spark.options import KAFKA
+from holdfast.spark.options import GROUP_SERVERS, KAFKA, SERVERS
 from holdfast.spark.runner_process import is_started_by_spark
 
 P = ParamSpec("P")
@@ -43,7 +43,9 @@ def with_option_names(error: HoldfastError) -> str:
     """The client's message, with its settings under their names as options."""
     message = _setting().sub(rf"{KAFKA}\1", str(error))
     where = next((options for kind, options in _OPTION_HINTS.items() if isinstance(error, kind)), None)
-    return message if where is None or "option" in message else f"{message}; {where}"
+    if where is None or "option" in message:
+        return message
+    return f"{message}; {where.replace(SERVERS, GROUP_SERVERS) if GROUP_SERVERS in message else where}"
 
 
 @functools.cache

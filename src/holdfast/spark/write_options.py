@@ -48,6 +48,7 @@ _UNSUPPORTED: Final = {
     "transactional.id": "each task writes for itself, at least once, without a transaction",
     "group.id": "a sink is in no group; the option is for reading",
     "group.instance.id": "a sink is in no group; the option is for reading",
+    "group.bootstrap.servers": "a sink is in no group; the option is for reading",
     "delivery.report.only.error": "the sink counts the reports itself",
     "interceptor.classes": "there is no Java in this sink",
 }
