@@ -237,8 +237,8 @@ class OwnGroups:
             raise ReleaseRefused(code, f"the offsets of group {group_id!r} cannot be read now")
         offsets = dict(offsets)
         await self._names.hold(group_id)
-        if offsets:
-            await write_back(self._cluster, self._names, group_id, offsets)
+        # Also without any offset: those in Kafka, from before the adoption, are removed.
+        await write_back(self._cluster, self._names, group_id, offsets)
         code = await self._submit(coordinator.delete_group, group_id)
         if code:
             raise ReleaseRefused(code, f"group {group_id!r} was used meanwhile; release it again")
