@@ -11,6 +11,7 @@ settings.load_profile("holdfast")
 
 pytest_plugins = [
     "tests.support.fixtures",
+    "tests.support.gateway_fixtures",
     "tests.support.holdfast_fixtures",
     "tests.support.nothing_skipped",
     "tests.support.quick_brokers",

@@ -54,6 +54,8 @@ NOT_IMPORTED: Final = {"protobuf"}
 ADDRESS: Final = "127.0.0.1:9092"
 """Where the examples look for a broker."""
 REFUSED: Final = {
+    "gateway doctor": "is a Holdfast broker, not a gateway",
+    "gateway release": "its coordinator is a broker, not a Holdfast gateway",
     "groups describe": "there is no group 'orders'",
     "groups delete": "GROUP_ID_NOT_FOUND",
     "groups remove-members": "2 of 2 members were not removed",
@@ -67,9 +69,10 @@ REFUSED: Final = {
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    """Of the parser itself, so that a new one is here too. `serve` is the broker that the others are tried on."""
+    """Of the parser itself, so that a new one is here too. `serve` is the broker that the others are tried on, and
+    `gateway` runs until it is stopped."""
     found = {one.prog.removeprefix("holdfast "): one for one in leaves(build_parser())}
-    return {name: parser for name, parser in found.items() if name != "serve"}
+    return {name: parser for name, parser in found.items() if name not in ("serve", "gateway")}
 
 
 def example_of(parser: argparse.ArgumentParser) -> str:

@@ -46,12 +46,20 @@ class ApacheKafkaFailed(Exception):
     """The broker did not start or died; the message ends with the last lines of its log."""
 
 
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
 class ApacheKafka:
     """Context manager around one broker.
 
     ``properties`` override the server properties that are set here. Without ``directory`` everything lives in a
     temporary directory that goes with the broker; a given one is kept.
     """
+
+    _node_id = NODE_ID
+    _jvm_options: tuple[str, ...] = JVM_OPTIONS
+    _start_timeout_s = _START_TIMEOUT_S
 
     def __init__(self, properties: Mapping[str, str] | None = None, directory: Path | None = None) -> None:
         self._distribution: KafkaDistribution = kafka_distribution()
@@ -61,9 +69,11 @@ class ApacheKafka:
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: tuple[int, int] | None = None
         self._held: list[socket.socket] = []
+        self._cluster_id = new_cluster_id()
         self.data_dir = self._directory / "data"
         self.log_path = self._directory / "broker.log"
         self.started_in_seconds = 0.0
+        self._spawned_at = 0.0
 
     @property
     def address(self) -> tuple[str, int]:
@@ -157,11 +167,16 @@ class ApacheKafka:
         return self._directory / "server.properties"
 
     def _write_properties(self) -> None:
+        properties = self._properties() | self._overrides
+        lines = (f"{name}={value}\n" for name, value in properties.items())
+        self._properties_path.write_text("".join(lines))
+
+    def _properties(self) -> dict[str, str]:
         port, controller_port = self._ports or (0, 0)
-        properties = {
+        return {
             "process.roles": "broker,controller",
-            "node.id": str(NODE_ID),
-            "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+            "node.id": str(self._node_id),
+            "controller.quorum.voters": f"{self._node_id}@{HOST}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -173,16 +188,14 @@ class ApacheKafka:
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-        } | self._overrides
-        lines = (f"{name}={value}\n" for name, value in properties.items())
-        self._properties_path.write_text("".join(lines))
+        }
 
     def _format_storage(self) -> None:
         shutil.rmtree(self.data_dir, ignore_errors=True)
         # Given with "=": an id in this alphabet may begin with a dash.
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = f"--cluster-id={self._cluster_id}"
         command = self._distribution.command(
-            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config", str(self._properties_path)
+            "kafka.tools.StorageTool", "format", cluster_id, "--config", str(self._properties_path)
         )
         with self.log_path.open("ab") as log:
             done = subprocess.run(command, stdout=log, stderr=log, timeout=_START_TIMEOUT_S, check=False)
@@ -190,15 +203,21 @@ class ApacheKafka:
             raise self._failed(f"formatting Kafka's storage ended with exit code {done.returncode}")
 
     def _launch(self) -> None:
-        command = self._distribution.command("kafka.Kafka", str(self._properties_path), jvm_options=JVM_OPTIONS)
-        began = time.monotonic()
+        self._spawn()
+        self._await_ready()
+
+    def _spawn(self) -> None:
+        command = self._distribution.command("kafka.Kafka", str(self._properties_path), jvm_options=self._jvm_options)
+        self._spawned_at = time.monotonic()
         self._process = start_child(command, self.log_path)
+
+    def _await_ready(self) -> None:
         try:
-            self._wait_until_ready(began + _START_TIMEOUT_S)
+            self._wait_until_ready(self._spawned_at + self._start_timeout_s)
         except BaseException:
             self.kill()
             raise
-        self.started_in_seconds = time.monotonic() - began
+        self.started_in_seconds = time.monotonic() - self._spawned_at
 
     def _wait_until_ready(self, deadline: float) -> None:
         while not self._is_ready():
@@ -206,7 +225,7 @@ class ApacheKafka:
             if process is not None and process.poll() is not None:
                 raise self._failed(f"Apache Kafka ended with exit code {process.returncode} while starting")
             if time.monotonic() > deadline:
-                raise self._failed(f"Apache Kafka was not ready within {_START_TIMEOUT_S} s")
+                raise self._failed(f"Apache Kafka was not ready within {self._start_timeout_s} s")
             time.sleep(_POLL_INTERVAL_S)
 
     def _is_ready(self) -> bool:

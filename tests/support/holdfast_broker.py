@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +19,6 @@ from tests.support.held_ports import held_port
 
 HOST = "127.0.0.1"
 
-_READY = re.compile(r"^holdfast listening on (\S+):(\d+)$", re.MULTILINE)
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 60
 _POLL_INTERVAL_S = 0.01
@@ -37,6 +36,8 @@ class HoldfastBroker:
     goes with the broker; a given one is kept. ``file_limit`` is how many files the process may have open,
     ``python`` the interpreter that runs it.
     """
+
+    _ready = re.compile(r"^holdfast listening on (\S+):(\d+)$", re.MULTILINE)
 
     def __init__(
         self,
@@ -139,9 +140,12 @@ class HoldfastBroker:
     def _command(self) -> list[str]:
         host, port = self._address or (HOST, 0)
         serve = ["serve", "--listen", f"{host}:{port}", "--data", str(self.data_dir)]
-        for name, value in self._settings.items():
-            serve += ["--set", f"{name}={value}"]
-        command = [self._python, "-m", "holdfast.cli.main", *serve]
+        return self._holdfast(serve)
+
+    def _holdfast(self, arguments: Sequence[str]) -> list[str]:
+        """The command line of `holdfast` with these arguments and the settings."""
+        sets = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
+        command = [self._python, "-m", "holdfast.cli.main", *arguments, *sets]
         if self._file_limit is None:
             return command
         return ["sh", "-c", f'ulimit -n {self._file_limit} && exec "$@"', "sh", *command]
@@ -149,7 +153,7 @@ class HoldfastBroker:
     def _wait_for_address(self, already_said: int, deadline: float) -> tuple[str, int]:
         while True:
             exit_code = self._running().poll()
-            if ready := _READY.search(self.log_text(), already_said):
+            if ready := self._ready.search(self.log_text(), already_said):
                 return ready[1], int(ready[2])
             if exit_code is not None:
                 raise self._failed(f"holdfast ended with exit code {exit_code} while starting")

@@ -16,7 +16,7 @@ from holdfast.cli.stdio import discard_stdout, open_closed_streams
 from holdfast.extras import check_installed
 from holdfast.version import VERSION
 
-COMMANDS: Final = ("serve", "groups", "topics", "produce", "consume", "pipeline", "users", "completion")
+COMMANDS: Final = ("serve", "gateway", "groups", "topics", "produce", "consume", "pipeline", "users", "completion")
 """Each is a module beside this one, with an `add_command`."""
 
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     run: Run = options.run
     if "prog" not in options:
-        return run(options)  # `serve` reports errors itself
+        return run(options)  # `serve` and `gateway` report errors themselves
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is not a failure
     try:

@@ -14,7 +14,7 @@ from holdfast.cli.parsing import name_and_value, seconds, whole_number
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Every command that can be run."""
     families = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-    if not families:
+    if not families or parser.get_default("run") is not None:
         yield parser
     for family in families:
         for child in family.choices.values():
@@ -37,6 +37,9 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_every_command_is_there() -> None:
     assert {prog.removeprefix("holdfast ") for prog in EVERY_COMMAND} == {
         "serve",
+        "gateway",
+        "gateway doctor",
+        "gateway release",
         "groups list",
         "groups describe",
         "groups delete",
@@ -126,6 +129,14 @@ def test_a_command_is_the_same_whether_it_is_loaded_alone_or_with_the_others(com
             ["topics", "create", "--topic", "t", "--config", "retention.ms"],
             "'retention.ms' is not of the form NAME=VALUE",
         ),
+        (["gateway", "doctr"], "holdfast gateway: there is no command 'doctr'; did you mean 'doctor'?"),
+        (["gateway", "--frob"], "holdfast gateway: unrecognized arguments: --frob"),
+        (["gateway", "release"], "holdfast gateway release: the following arguments are required: GROUP"),
+        (["gateway", "release", "g"], "no broker is named: give --bootstrap-server HOST:PORT"),
+        (["gateway", "doctor"], "no broker is named: give --bootstrap-server HOST:PORT"),
+        (["gateway", "doctor", "--bootstrap-server", "h:1", "--kafka", "x=h:1"], "'x' is no broker id"),
+        (["gateway", "doctor", "--bootstrap-server", "h:1", "--kafka-set", "sasl.pasword=1"], "--kafka-set: "),
+        (["gateway", "doctor", "--bootstrap-server", "h:1", "--kafka-config", "nowhere"], "cannot read nowhere: "),
         (["topics", "create", "--topic", "t", "--partitions", "0"], "'0' is not a whole number from 1 on"),
         (["topics", "delete"], "name the topics"),
         (["produce", "--topic", "t", "--key-separator", ""], "cannot be empty"),

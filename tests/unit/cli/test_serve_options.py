@@ -17,7 +17,7 @@ from holdfast import Admin
 from holdfast.broker.config.broker import BrokerConfig
 from holdfast.broker.network.bound_listener import create_bound_listeners
 from holdfast.cli.main import build_parser, main
-from holdfast.cli.serve import GC_THRESHOLDS
+from holdfast.cli.server_process import GC_THRESHOLDS
 from holdfast.version import VERSION
 
 HOLDFAST = (sys.executable, "-m", "holdfast.cli.main")
