@@ -55,6 +55,7 @@ from holdfast.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from holdfast.wire.apis.list_groups import ListedGroup
 from holdfast.wire.apis.sync_group import SyncGroupRequest
 from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import OffsetCommitValue
 
 C = TypeVar("C")
 
@@ -122,6 +123,8 @@ class GroupCoordinator:
         session.extend_after_append(self._ctx, group, append.began_ms, now_ms)
         append.on_failed(code, now_ms)
         self._run_queued(group, now_ms)
+        if group.state is EMPTY:
+            self._registry.drop_if_unused(group)
         return self._drain(now_ms)
 
     def _end_append_of_unloaded(self, append: Append, now_ms: int) -> Effects:
@@ -172,9 +175,19 @@ class GroupCoordinator:
         """Whether another broker serves some of the partitions."""
         return self._registry.is_anything_lost
 
-    def knows(self, group_id: str) -> bool:
-        """Whether the group exists here, in whatever state, or cannot be here: it is loading or served elsewhere."""
-        return group_id in self._groups or isinstance(self._registry.find(group_id, needs_id=False), ErrorCode)
+    def is_unavailable(self, group_id: str) -> bool:
+        """Whether the group is being loaded, or another broker serves it."""
+        return isinstance(self._registry.find(group_id, needs_id=False), ErrorCode)
+
+    def has_history(self, group_id: str) -> bool:
+        """Whether the group exists here: it had members, or has offsets."""
+        group = self._groups.get(group_id)
+        return group is not None and group.has_history
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether the group has members, or gave out an id for one that is about to join."""
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.members.all_members or group.members.pending_member_ids)
 
     def group_ids(self) -> list[str]:
         """Of all groups that are loaded."""
@@ -352,6 +365,13 @@ class GroupCoordinator:
             return self._reply(reply_handle, (found or ErrorCode.NONE, {}), now_ms)
         commit.fetch(self._ctx, found, reply_handle)
         return self._drain(now_ms)
+
+    def import_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetCommitValue], reply_handle: object, now_ms: int
+    ) -> Effects:
+        """Stores offsets that another coordinator had, all or none. The response is an error code."""
+        command = commit.ImportOffsets(offsets, reply_handle)
+        return self._run(self._registry.get_or_create(group_id), commit.import_offsets, command, now_ms)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition], reply_handle: object, now_ms: int

@@ -21,7 +21,7 @@ from holdfast.coordinator.delete_group import DeleteGroup
 from holdfast.coordinator.extensions.configs import Configure
 from holdfast.coordinator.extensions.registration import AddMembers, CancelRegistration
 from holdfast.coordinator.group_extensions import ExtensionState
-from holdfast.coordinator.offsets.commit import Commit
+from holdfast.coordinator.offsets.commit import Commit, ImportOffsets
 from holdfast.coordinator.offsets.delete import DeleteOffsets, OffsetDeletion
 from holdfast.coordinator.runtime.context import QueuedRequest
 from holdfast.coordinator.runtime.effects import Append, Effects
@@ -101,6 +101,6 @@ def _response(command: Any) -> Any:
             return AddMembersToGroupResponse(error_code=CODE)
         case CancelRegistration():
             return CancelRegistrationResponse(error_code=CODE)
-        case DeleteGroup() | Configure():
+        case DeleteGroup() | Configure() | ImportOffsets():
             return CODE
     raise AssertionError(f"no response to {command}")

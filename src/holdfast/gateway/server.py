@@ -34,6 +34,7 @@ from holdfast.gateway.group_names import GroupNames
 from holdfast.gateway.kafka.cluster import KafkaCluster
 from holdfast.gateway.kafka.errors import KafkaRefused, KafkaSetupError, KafkaUnreachable
 from holdfast.gateway.kafka.settings import KafkaClientSettings
+from holdfast.gateway.kafka_offsets import KafkaOffsets
 from holdfast.gateway.own_groups import ObservedEventLog, OwnGroups
 from holdfast.gateway.requests.context import GatewayServices
 from holdfast.gateway.requests.local_requests import LocalRequests
@@ -155,7 +156,8 @@ class Gateway:
         self.names = GroupNames(self.cluster, self._slices)
         self._stoppers.append(self.names.stop)
         adoption = Adoption(self.cluster, self.names, self._slices)
-        self.own_groups = OwnGroups(self.groups, self.cluster, self.names, adoption, event_log)
+        offsets = KafkaOffsets(self.cluster, self._slices)
+        self.own_groups = OwnGroups(self.groups, self.cluster, self.names, adoption, offsets, event_log)
         self.names.is_ours, self.names.on_conflict = self.own_groups.is_own, self.own_groups.conflict
         self._stoppers.append(self.own_groups.stop)
         self.topics.on_deleted = self.groups.topic_deleted

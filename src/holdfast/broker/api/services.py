@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,9 +21,15 @@ from holdfast.broker.storage.topics import Topics
 from holdfast.broker.util.shielded_tasks import ShieldedTasks
 from holdfast.broker.util.slices import SliceScheduler
 from holdfast.log import DataDirectory
+from holdfast.types import TopicPartition
+from holdfast.wire.error_codes import ErrorCode
+from holdfast.wire.group_records import OffsetCommitValue
 
 MAX_DECOMPRESSING = 2
 """The number of large record batches that are decompressed at a time. Each takes up to 64 MiB."""
+
+
+CommittedOffsets = Mapping[TopicPartition, OffsetCommitValue]
 
 
 class TopicInfo(Protocol):
@@ -63,6 +69,9 @@ class GroupServices(Protocol):
     @property
     def now_ms(self) -> Callable[[], int]: ...
 
+    async def committed(self, group_id: str) -> tuple[ErrorCode, CommittedOffsets]:
+        """The committed offsets of a group."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Services:
@@ -92,6 +101,9 @@ class Services:
     @property
     def authorizer(self) -> Authorizer | None:
         return None if self.user_changes is None else self.user_changes.authorizer
+
+    async def committed(self, group_id: str) -> tuple[ErrorCode, CommittedOffsets]:
+        return await self.groups.committed(group_id)
 
     @property
     def config_lock(self) -> asyncio.Lock:

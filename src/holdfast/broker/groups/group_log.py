@@ -61,3 +61,6 @@ class GroupLog(Protocol):
 
         Raises GroupLogError or OSError.
         """
+
+    def replay_failed(self, partition: int, reason: str) -> bool:
+        """The replay did not reach the end. Returns whether the groups that were read so far are served."""

@@ -130,6 +130,10 @@ class LocalGroupLog:
         except LogError as error:
             raise _failure(error) from error
 
+    def replay_failed(self, partition: int, reason: str) -> bool:  # noqa: ARG002  # the service has logged it
+        """As in Kafka: the other groups of the partition start over. The log will not be readable later."""
+        return True
+
     # -- replay --------------------------------------------------------------------------------------------------------
 
     def replay(self, partition: int) -> Iterator[Sequence[GroupRecord]]:

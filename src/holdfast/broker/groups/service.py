@@ -9,7 +9,7 @@ import gc
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -27,9 +27,10 @@ from holdfast.coordinator.coordinator import GroupCoordinator
 from holdfast.coordinator.events.group_event import EventKind, GroupEvent
 from holdfast.coordinator.runtime.context import GroupConfig
 from holdfast.coordinator.runtime.effects import Append, Effects
+from holdfast.types import TopicPartition
 from holdfast.wire.apis.heartbeat import HeartbeatRequest
 from holdfast.wire.error_codes import ErrorCode
-from holdfast.wire.group_records import GroupRecord
+from holdfast.wire.group_records import GroupRecord, OffsetCommitValue
 
 logger = logging.getLogger(__name__)
 
@@ -238,8 +239,9 @@ class GroupCoordinatorService:
                 logger.exception("a record of the group log cannot be replayed")
                 error = failure
         if error is not None:
-            # As in Kafka, the groups read so far are served; the other groups of the partition start over.
             logger.error("cannot read partition %d of the group log to its end: %s", index, error)
+            if not self.group_log.replay_failed(index, str(error)):
+                return loaded
         del self._loads[index]
         self._apply(self.coordinator.load_finished(index, self.now_ms()))
         return loaded
@@ -284,6 +286,13 @@ class GroupCoordinatorService:
         if effects is not None:
             self._apply(effects)
         return code
+
+    async def committed(self, group_id: str) -> tuple[ErrorCode, Mapping[TopicPartition, OffsetCommitValue]]:
+        """The committed offsets of a group."""
+        answer = self.submit(self.coordinator.fetch_offsets, group_id)
+        found: tuple[ErrorCode, Mapping[TopicPartition, OffsetCommitValue]]
+        found = await answer if isinstance(answer, Coroutine) else answer
+        return found
 
     async def _submit_after_create(self, command: Callable[..., Effects], *arguments: object) -> Any:
         """The first request of the first group creates the log."""

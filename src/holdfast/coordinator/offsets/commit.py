@@ -33,6 +33,24 @@ class Commit:
     offsets: Mapping[TopicPartition, OffsetCommitValue]
 
 
+@dataclass(frozen=True, slots=True)
+class ImportOffsets:
+    offsets: Mapping[TopicPartition, OffsetCommitValue]
+    reply_handle: object
+
+
+def import_offsets(ctx: Context, group: Group, command: ImportOffsets, now_ms: int) -> None:  # noqa: ARG001
+    """Without the limits of a commit, because another coordinator has accepted the offsets."""
+
+    def stored(now_ms: int) -> None:  # noqa: ARG001
+        ctx.reply(command.reply_handle, ErrorCode.NONE)
+
+    def failed(code: ErrorCode, now_ms: int) -> None:  # noqa: ARG001
+        ctx.reply(command.reply_handle, code)
+
+    ctx.append(group, OffsetRecords(group.id, command.offsets), stored, failed)
+
+
 def fetch(ctx: Context, group: Group, reply_handle: object) -> None:
     """The response is (error, all committed offsets). A client need not be a member."""
     rejected = DISPATCH[RequestKind.FETCH_OFFSETS].rejection(group.state)

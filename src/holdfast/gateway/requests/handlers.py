@@ -13,7 +13,7 @@ from holdfast.broker.api.checks.base import GROUP_DENIED, MESSAGES, resolve
 from holdfast.broker.api.handlers.find_coordinator import BATCHED_SINCE, GROUP
 from holdfast.broker.api.registry import HANDLERS, Handler
 from holdfast.broker.api.rejected_transactions import RejectedTransactionsLog
-from holdfast.broker.authorization.acls import Operation
+from holdfast.broker.authorization.acls import CLUSTER_NAME, Operation, ResourceType
 from holdfast.broker.config.schema import ConfigResourceType
 from holdfast.broker.util.slices import Work
 from holdfast.gateway.group_names import PROTOCOL_TYPE
@@ -40,6 +40,7 @@ from holdfast.wire.apis.find_coordinator import (
 )
 from holdfast.wire.apis.list_config_resources import LIST_CONFIG_RESOURCES, ConfigResource, ListConfigResourcesRequest
 from holdfast.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest, ListGroupsResponse
+from holdfast.wire.apis.offset_delete import OFFSET_DELETE, OffsetDeleteRequest
 from holdfast.wire.apis.release_group import RELEASE_GROUP, ReleaseGroupRequest, ReleaseGroupResponse
 from holdfast.wire.apis.txn_offset_commit import (
     TXN_OFFSET_COMMIT,
@@ -99,10 +100,18 @@ def _found(services: GatewayServices, group_id: str) -> FoundCoordinator:
 
 
 def list_groups(services: GatewayServices, request: ListGroupsRequest, context: RoutedContext) -> Work[Any]:
-    """Tools ask every broker: each address of the gateway lists its part of the groups, and those in Kafka."""
+    """Tools ask every broker: each address of the gateway lists its part of the groups, and those in Kafka, as far as
+    Kafka lists them to this client."""
     code, listed = services.groups.coordinator.list_groups(request.states_filter, request.types_filter)
-    node_id = context.client.node_id
-    own = [one for one in listed if node_id is None or node_of(services, one.group_id) == node_id]
+    node_id, permissions = context.client.node_id, context.session.permissions
+    assert permissions is not None
+    sees_all = permissions.can_see(ResourceType.CLUSTER, CLUSTER_NAME)
+    own = [
+        one
+        for one in listed
+        if (node_id is None or node_of(services, one.group_id) == node_id)
+        and (sees_all or permissions.can_see(ResourceType.GROUP, one.group_id))
+    ]
     response: ListGroupsResponse = yield context.client.ask(request, context.api_version)
     names = {one.group_id for one in own}
     in_kafka = [one for one in response.groups if one.protocol_type != PROTOCOL_TYPE and one.group_id not in names]
@@ -114,18 +123,21 @@ def describe_groups(
 ) -> Work[DescribeGroupsResponse]:
     """Groups that the gateway does not have may be in Kafka, with members or without."""
     coordinator = services.groups.coordinator
-    own = [name for name in dict.fromkeys(request.groups) if coordinator.knows(name)]
-    others = [name for name in dict.fromkeys(request.groups) if not coordinator.knows(name)]
+    names = dict.fromkeys(request.groups)
+    own = [name for name in names if services.own_groups.is_own(name)]
+    others = [name for name in names if not services.own_groups.is_own(name)]
     handler = HANDLERS[DESCRIBE_GROUPS.key]
     response: DescribeGroupsResponse = yield from resolve(
         handler.function(services, replace(request, groups=own), context)
     )
     for name in others:
-        described: DescribedGroup | None = yield services.own_groups.describe_in_kafka(name)
-        if described is None:
-            response.groups.append(coordinator.describe_group(name, context.api_version))
-        else:
-            response.groups.append(described)
+        try:
+            described: DescribedGroup | None = yield services.own_groups.describe_in_kafka(name)
+        except KafkaRefused as refused:
+            described = DescribedGroup(group_id=name, error_code=refused.code)
+        except KafkaUnreachable:
+            described = DescribedGroup(group_id=name, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        response.groups.append(described or coordinator.describe_group(name, context.api_version))
     return response
 
 
@@ -135,7 +147,19 @@ def delete_groups(services: GatewayServices, request: DeleteGroupsRequest, conte
     response: DeleteGroupsResponse = yield handler.function(services, request, context)
     for result in response.results:
         if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            result.error_code = yield services.own_groups.delete_in_kafka(result.group_id)
+            try:
+                result.error_code = yield services.own_groups.delete_in_kafka(result.group_id)
+            except (KafkaRefused, KafkaUnreachable):
+                result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return response
+
+
+def offset_delete(services: GatewayServices, request: OffsetDeleteRequest, context: RoutedContext) -> Work[Any]:
+    """A group without members whose last offset is deleted does not exist any more."""
+    had_history = services.groups.coordinator.has_history(request.group_id)
+    response: Any = yield HANDLERS[OFFSET_DELETE.key].function(services, request, context)
+    if had_history and not services.own_groups.is_own(request.group_id):
+        services.own_groups.deleted(request.group_id)
     return response
 
 
@@ -232,6 +256,7 @@ OWN_HANDLERS: Final = {
         own_handler(ADD_OFFSETS_TO_TXN, add_offsets_to_txn),
         own_handler(TXN_OFFSET_COMMIT, txn_offset_commit),
         own_handler(LIST_CONFIG_RESOURCES, list_config_resources),
+        own_handler(LIST_GROUPS, list_groups),
         own_handler(RELEASE_GROUP, release_group),
     )
 }
@@ -241,8 +266,8 @@ CHECKED_HANDLERS: Final = {
     entry.api.key: entry
     for entry in (
         own_handler(FIND_COORDINATOR, find_coordinator),
-        own_handler(LIST_GROUPS, list_groups),
         own_handler(DELETE_GROUPS, delete_groups),
+        own_handler(OFFSET_DELETE, offset_delete),
         own_handler(DESCRIBE_GROUPS, describe_groups),
     )
 }

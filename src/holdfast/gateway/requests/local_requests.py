@@ -16,11 +16,12 @@ from holdfast.broker.api.replies import NO_REPLY, Disconnect, EncodedParts, PreE
 from holdfast.broker.authorization.acls import ResourceType
 from holdfast.broker.network.reply_encoding import encode_in_slices, has_elements
 from holdfast.broker.util.pending_answer import PendingAnswer
+from holdfast.gateway.kafka.errors import KafkaRefused, KafkaUnreachable
 from holdfast.gateway.requests.context import GatewayServices, RoutedContext
 from holdfast.gateway.requests.handlers import CHECKED_HANDLERS, OWN_HANDLERS, own_handler, split_configs
 from holdfast.gateway.requests.needed_rights import needed_rights
-from holdfast.gateway.requests.refusals import CREATES, REFUSALS, groups_of
-from holdfast.gateway.requests.rights import KafkaAuthorizer
+from holdfast.gateway.requests.refusals import CONCERNS_GROUPS, REFUSALS, groups_of
+from holdfast.gateway.requests.rights import KafkaAuthorizer, Right
 from holdfast.gateway.router.ports import RoutedClient
 from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP
 from holdfast.wire.apis.alter_configs import ALTER_CONFIGS
@@ -57,7 +58,6 @@ BROKER_APIS: Final = (
     CANCEL_REGISTRATION,
     OFFSET_COMMIT,
     OFFSET_FETCH,
-    OFFSET_DELETE,
     CONSUMER_GROUP_HEARTBEAT,
 )
 """Answered by the handlers of the broker."""
@@ -69,7 +69,7 @@ CONFIG_APIS: Final = {
 }
 
 WITHOUT_KAFKA: Final = frozenset(
-    {api.key for api in BROKER_APIS} | {DESCRIBE_GROUPS.key, DELETE_GROUPS.key, RELEASE_GROUP.key}
+    {api.key for api in BROKER_APIS} | {DESCRIBE_GROUPS.key, DELETE_GROUPS.key, OFFSET_DELETE.key, RELEASE_GROUP.key}
 )
 """APIs of which no part is sent to Kafka on the client's connection: their versions are those of the gateway."""
 
@@ -142,22 +142,19 @@ class LocalRequests:
 
     def _is_ready(self, api_key: int, request: Any, version: int, client: RoutedClient) -> bool:
         """Neither Kafka's authorizer nor its coordinator has to be asked first."""
-        if api_key in REFUSALS and not all(
-            self._services.own_groups.is_ready(name) for name in groups_of(api_key, request, version)
+        if api_key in CONCERNS_GROUPS and not all(
+            map(self._services.own_groups.is_ready, groups_of(api_key, request, version))
         ):
             return False
         if api_key == OFFSET_COMMIT.key and self._has_unknown_topic(request):
             return False
         return not self._missing_rights(api_key, request, version, client)
 
-    def _missing_rights(self, api_key: int, request: Any, version: int, client: RoutedClient) -> list[Any]:
-        authorizer = self._kafka_authorizer
-        if authorizer is None or (api_key in OWN_HANDLERS and api_key != RELEASE_GROUP.key):
-            return []
-        if api_key == CONSUMER_GROUP_HEARTBEAT.key:
+    def _missing_rights(self, api_key: int, request: Any, version: int, client: RoutedClient) -> list[Right]:
+        if self._kafka_authorizer is None:
             return []
         wanted = needed_rights(api_key, request, version, self._services)
-        return authorizer.missing(client.session.principal, wanted)
+        return self._kafka_authorizer.missing(client, wanted)
 
     async def _fetch_rights(self, api_key: int, request: Any, version: int, client: RoutedClient) -> None:
         missing = self._missing_rights(api_key, request, version, client)
@@ -172,32 +169,52 @@ class LocalRequests:
 
     async def _answer_later(self, handler: Handler, request: Any, context: RoutedContext, correlation_id: int) -> bytes:
         key, version, client = handler.api.key, context.api_version, context.client
-        if key == OFFSET_COMMIT.key and self._has_unknown_topic(request):
-            await self._services.topics.refresh()
         await self._fetch_rights(key, request, version, client)
-        if key in REFUSALS:
-            for name in groups_of(key, request, version):
-                if not self._services.own_groups.is_ready(name) and self._may_use(name, key, request, context):
-                    code = await self._services.own_groups.prepare(name, creates=key in CREATES)
-                    if code is not ErrorCode.NONE:
-                        return self._encoded(handler, REFUSALS[key](request, version, code), version, correlation_id)
-            # An adopted group has offsets of topics that were not known before.
+        if key in CONCERNS_GROUPS:
+            code = await self._prepare_groups(key, request, context)
+            if code is ErrorCode.NONE and key == OFFSET_COMMIT.key and self._has_unknown_topic(request):
+                code = await self._refresh_topics()
+            if code is not ErrorCode.NONE:
+                return self._encoded(handler, REFUSALS[key](request, version, code), version, correlation_id)
+            # The topics of the groups' offsets, and new topics, were not known before.
             await self._fetch_rights(key, request, version, client)
         answer = self._call(handler, request, context)
         if isinstance(answer, Coroutine | PendingAnswer):
             return await self._wait(handler, answer, version, correlation_id)
         return self._encoded(handler, answer, version, correlation_id)
 
-    def _may_use(self, group_id: str, api_key: int, request: Any, context: RoutedContext) -> bool:
-        """A client without the right to use a group must not make the gateway hold its name."""
-        permissions = context.session.permissions
+    async def _prepare_groups(self, api_key: int, request: Any, context: RoutedContext) -> ErrorCode:
+        """Adopts the group, or reads its offsets in Kafka.
+
+        A client without the right to use a group must not make the gateway do that. The check refuses it afterwards.
+        """
+        own_groups, permissions = self._services.own_groups, context.session.permissions
         assert permissions is not None
-        wanted = needed_rights(api_key, request, context.api_version, self._services)
-        return all(
-            permissions.group(operation, name)
-            for operation, kind, name in wanted
-            if kind is ResourceType.GROUP and name == group_id
-        )
+        denied = {
+            name
+            for operation, kind, name in needed_rights(api_key, request, context.api_version, self._services)
+            if kind is ResourceType.GROUP and not permissions.group(operation, name)
+        }
+        names = [
+            name
+            for name in groups_of(api_key, request, context.api_version)
+            if name not in denied and not own_groups.is_ready(name)
+        ]
+        if api_key == OFFSET_FETCH.key:
+            await own_groups.read_ahead(names)
+            return ErrorCode.NONE
+        for name in names:
+            code = await own_groups.adopt(name)
+            if code is not ErrorCode.NONE:
+                return code
+        return ErrorCode.NONE
+
+    async def _refresh_topics(self) -> ErrorCode:
+        try:
+            await self._services.topics.refresh()
+        except (KafkaUnreachable, KafkaRefused):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
 
     def _call(self, handler: Handler, request: Any, context: RoutedContext) -> Any:
         answer = handler.function(self._services, request, context)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from holdfast.broker.api.handlers.find_coordinator import BATCHED_SINCE, GROUP
-from holdfast.broker.api.services import GroupServices
 from holdfast.broker.authorization.acls import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from holdfast.broker.config.schema import ConfigResourceType
+from holdfast.gateway.requests.context import GatewayServices
 from holdfast.gateway.requests.rights import Right
 from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP
 from holdfast.wire.apis.alter_configs import ALTER_CONFIGS
@@ -32,58 +32,59 @@ from holdfast.wire.apis.sync_group import SYNC_GROUP
 _GROUP, _TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 _READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
 
-Needed = Callable[[Any, int, GroupServices], Iterable[Right]]
+Needed = Callable[[Any, int, GatewayServices], Iterable[Right]]
 
 
-def needed_rights(api_key: int, request: Any, version: int, services: GroupServices) -> Iterable[Right]:
-    return _NEEDED[api_key](request, version, services)
+def needed_rights(api_key: int, request: Any, version: int, services: GatewayServices) -> Iterable[Right]:
+    needed = _NEEDED.get(api_key)
+    return () if needed is None else needed(request, version, services)
 
 
 def _one_group(operation: Operation) -> Needed:
     return lambda request, version, services: [(operation, _GROUP, request.group_id)]  # noqa: ARG005
 
 
-def _find_coordinator(request: Any, version: int, services: GroupServices) -> Iterable[Right]:  # noqa: ARG001
+def _find_coordinator(request: Any, version: int, services: GatewayServices) -> Iterable[Right]:  # noqa: ARG001
     if request.key_type != GROUP:
         return ()  # Kafka checks these itself
     keys = request.coordinator_keys if version >= BATCHED_SINCE else [request.key]
     return [(_DESCRIBE, _GROUP, key) for key in keys]
 
 
-def _describe_groups(request: Any, version: int, services: GroupServices) -> Iterable[Right]:  # noqa: ARG001
+def _describe_groups(request: Any, version: int, services: GatewayServices) -> Iterable[Right]:  # noqa: ARG001
     operations = OPERATIONS[_GROUP] if request.include_authorized_operations else (_DESCRIBE,)
     return [(operation, _GROUP, name) for name in request.groups for operation in operations]
 
 
-def _list_groups(request: Any, version: int, services: GroupServices) -> Iterable[Right]:  # noqa: ARG001
+def _list_groups(request: Any, version: int, services: GatewayServices) -> Iterable[Right]:  # noqa: ARG001
     _, listed = services.groups.coordinator.list_groups([], [])
     return [(_DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME), *((_DESCRIBE, _GROUP, one.group_id) for one in listed)]
 
 
-def _delete_groups(request: Any, version: int, services: GroupServices) -> Iterable[Right]:  # noqa: ARG001
+def _delete_groups(request: Any, version: int, services: GatewayServices) -> Iterable[Right]:  # noqa: ARG001
     return [(_DELETE, _GROUP, name) for name in request.groups_names]
 
 
-def _offset_commit(request: Any, version: int, services: GroupServices) -> Iterable[Right]:  # noqa: ARG001
+def _offset_commit(request: Any, version: int, services: GatewayServices) -> Iterable[Right]:  # noqa: ARG001
     return [(_READ, _GROUP, request.group_id), *_topics(_READ, request.topics, services)]
 
 
-def _offset_delete(request: Any, version: int, services: GroupServices) -> Iterable[Right]:  # noqa: ARG001
+def _offset_delete(request: Any, version: int, services: GatewayServices) -> Iterable[Right]:  # noqa: ARG001
     return [(_DELETE, _GROUP, request.group_id), *((_READ, _TOPIC, topic.name) for topic in request.topics)]
 
 
-def _offset_fetch(request: Any, version: int, services: GroupServices) -> Iterator[Right]:
+def _offset_fetch(request: Any, version: int, services: GatewayServices) -> Iterator[Right]:
     groups = request.groups if version >= 8 else [request]
     for group in groups:
         yield _DESCRIBE, _GROUP, group.group_id
         if group.topics is None:
-            found = services.groups.coordinator.committed_topics(group.group_id)
+            found = services.own_groups.committed_topics(group.group_id)
             yield from ((_DESCRIBE, _TOPIC, name) for name in found)
         else:
             yield from _topics(_DESCRIBE, group.topics, services)
 
 
-def _topics(operation: Operation, topics: Iterable[Any], services: GroupServices) -> Iterator[Right]:
+def _topics(operation: Operation, topics: Iterable[Any], services: GatewayServices) -> Iterator[Right]:
     for topic in topics:
         name = topic.name
         if not name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.broker.api.handlers.offset_fetch import FIRST_WITH_GROUPS, NOTHING
+from holdfast.broker.api.handlers.offset_fetch import FIRST_WITH_GROUPS
 from holdfast.coordinator.classic.responses import join_error
 from holdfast.wire.apis.add_members_to_group import ADD_MEMBERS_TO_GROUP, AddMembersToGroupResponse
 from holdfast.wire.apis.join_group import JOIN_GROUP
@@ -16,13 +16,7 @@ from holdfast.wire.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from holdfast.wire.apis.offset_fetch import (
-    OFFSET_FETCH,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
+from holdfast.wire.apis.offset_fetch import OFFSET_FETCH
 from holdfast.wire.error_codes import ErrorCode
 
 Refusal = Callable[[Any, int, ErrorCode], Any]
@@ -51,19 +45,6 @@ def _offset_commit(request: Any, version: int, code: ErrorCode) -> OffsetCommitR
     )
 
 
-def _offset_fetch(request: Any, version: int, code: ErrorCode) -> OffsetFetchResponse:
-    if version >= FIRST_WITH_GROUPS:
-        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(one.group_id, [], code) for one in request.groups])
-    topics = [
-        OffsetFetchResponseTopic(
-            topic.name,
-            [OffsetFetchResponsePartition(index, NOTHING, -1, "", code) for index in topic.partition_indexes],
-        )
-        for topic in request.topics or ()
-    ]
-    return OffsetFetchResponse(topics=topics, error_code=code)
-
-
 def _add_members(request: Any, version: int, code: ErrorCode) -> AddMembersToGroupResponse:  # noqa: ARG001
     return AddMembersToGroupResponse(error_code=code)
 
@@ -72,13 +53,12 @@ REFUSALS: Final[Mapping[int, Refusal]] = {
     JOIN_GROUP.key: _join_group,
     JOIN_GROUPS.key: _join_groups,
     OFFSET_COMMIT.key: _offset_commit,
-    OFFSET_FETCH.key: _offset_fetch,
     ADD_MEMBERS_TO_GROUP.key: _add_members,
 }
-"""For the APIs whose first request adopts a group from Kafka."""
+"""For the APIs that create a group if it does not exist, or adopt it from Kafka."""
 
-CREATES: Final = frozenset(REFUSALS) - {OFFSET_FETCH.key}
-"""The APIs that create a group if it does not exist."""
+CONCERNS_GROUPS: Final = frozenset(REFUSALS) | {OFFSET_FETCH.key}
+"""The APIs that are served if a group is not adopted yet."""
 
 
 def groups_of(api_key: int, request: Any, version: int) -> list[str]:

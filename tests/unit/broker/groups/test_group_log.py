@@ -67,6 +67,9 @@ class RemoteLog:
     def replay(self, partition: int) -> Iterator[Sequence[GroupRecord]]:
         return self._read(list(self.records[partition]), self.may_read)
 
+    def replay_failed(self, partition: int, reason: str) -> bool:  # noqa: ARG002
+        return True
+
     @staticmethod
     def _read(records: Sequence[GroupRecord], may_read: threading.Event) -> Iterator[Sequence[GroupRecord]]:
         assert may_read.wait(10)
@@ -246,6 +249,30 @@ def test_a_partition_that_cannot_be_replayed_does_not_keep_the_others_from_loadi
         await loads_ended(service, running=0)
 
         assert committed(service) == (ErrorCode.NONE, [7])
+        await service.stop()
+
+    run(scenario())
+
+
+class AllOrNothing(Unreplayable):
+    def replay_failed(self, partition: int, reason: str) -> bool:
+        assert reason
+        return partition != self.broken
+
+
+def test_a_log_that_is_read_in_part_is_not_served_if_it_must_be_whole() -> None:
+    async def scenario() -> None:
+        partition = partition_for("g", PARTITIONS)
+        log = AllOrNothing(partition)
+        log.is_created = True
+        service = service_on(log)
+        assert log.owner is service
+
+        log.owner.partitions_gained([partition])
+        await loads_ended(service, running=0)
+
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert service.submit(service.coordinator.fetch_offsets, "g") == (loading, {})
         await service.stop()
 
     run(scenario())

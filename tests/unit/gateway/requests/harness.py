@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 from holdfast.broker.api.request import ClientSession
 from holdfast.broker.clock import PauseAwareClock
 from holdfast.broker.config.broker import BrokerConfig
-from holdfast.broker.groups.group_log import PartitionOwner
+from holdfast.broker.groups.group_log import GroupLogError, PartitionOwner
 from holdfast.broker.groups.service import GroupCoordinatorService
 from holdfast.broker.util.shielded_tasks import ShieldedTasks
 from holdfast.broker.util.slices import SliceScheduler
@@ -18,6 +18,7 @@ from holdfast.client.addresses import Address
 from holdfast.coordinator.events.group_event import GroupEvent
 from holdfast.gateway.group_names import NameInUse
 from holdfast.gateway.kafka.errors import KafkaUnreachable
+from holdfast.gateway.kafka_offsets import CommittedOffset
 from holdfast.gateway.own_groups import ObservedEventLog, OwnGroups
 from holdfast.gateway.requests.context import GatewayServices
 from holdfast.gateway.requests.local_requests import LocalRequests
@@ -30,6 +31,7 @@ from holdfast.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResourceResponse,
 )
+from holdfast.wire.error_codes import ErrorCode
 from holdfast.wire.group_records import GroupRecord, OffsetCommitValue
 from holdfast.wire.headers import decode_response, encode_request
 
@@ -41,6 +43,21 @@ class MemoryGroupLog:
     partition_count = 4
     is_created = True
 
+    def __init__(self) -> None:
+        self.failures = 0
+        """So many appends fail."""
+        self.paused: list[asyncio.Future[None]] = []
+        self._is_paused = False
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        for stored in self.paused:
+            stored.set_result(None)
+        self.paused.clear()
+
     async def create_if_missing(self) -> None: ...
 
     def start(self, owner: PartitionOwner) -> None:
@@ -48,11 +65,20 @@ class MemoryGroupLog:
 
     def append(self, group_id: str, records: Sequence[GroupRecord], now_ms: int) -> asyncio.Future[None]:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stored.set_result(None)
+        if self.failures:
+            self.failures -= 1
+            stored.set_exception(GroupLogError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Kafka is away"))
+        elif self._is_paused:
+            self.paused.append(stored)
+        else:
+            stored.set_result(None)
         return stored
 
     def replay(self, partition: int) -> Iterator[Sequence[GroupRecord]]:
         return iter(())
+
+    def replay_failed(self, partition: int, reason: str) -> bool:  # noqa: ARG002
+        return False
 
 
 @dataclass
@@ -95,6 +121,9 @@ class FakeKafka:
     written: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     brokers: FakeBrokers = field(default_factory=FakeBrokers)
     asked: list[Any] = field(default_factory=list)
+    reads: int = 0
+    adoptions: int = 0
+    metadata: str = ""
     failures: int = 0
     """So many adoptions fail after the name is held."""
 
@@ -105,11 +134,15 @@ class FakeKafka:
         self.asked.append(request)
         if isinstance(request, DescribeGroupsRequest):
             return DescribeGroupsResponse(groups=[self._described(name) for name in request.groups])
+        for name in request.groups_names:
+            self.offsets.pop(name, None)
         return DeleteGroupsResponse(results=[DeletableGroupResult(name) for name in request.groups_names])
 
     def _described(self, name: str) -> DescribedGroup:
         if name in self.members:
             return DescribedGroup(group_id=name, group_state="Stable", protocol_type="consumer")
+        if name in self.held:
+            return DescribedGroup(group_id=name, group_state="Stable", protocol_type="holdfast")
         state = "Empty" if name in self.offsets else "Dead"
         return DescribedGroup(group_id=name, group_state=state, protocol_type="consumer" if state == "Empty" else "")
 
@@ -127,13 +160,19 @@ class FakeKafka:
     def is_held(self, group_id: str) -> bool:
         return group_id in self.held
 
+    async def read(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        self.reads += 1
+        await asyncio.sleep(0)
+        return {where: CommittedOffset(offset, -1, "") for where, offset in self.offsets.get(group_id, {}).items()}
+
     async def adopt(self, group_id: str) -> Mapping[TopicPartition, OffsetCommitValue]:
         await self.hold(group_id)
         if self.failures:
             self.failures -= 1
             raise KafkaUnreachable("the connection was lost")
+        self.adoptions += 1
         found = self.offsets.get(group_id, {})
-        return {where: OffsetCommitValue(offset, -1, "", 1, -1, bytes(16)) for where, offset in found.items()}
+        return {where: OffsetCommitValue(offset, -1, self.metadata, 1) for where, offset in found.items()}
 
 
 class FakeClient:
@@ -146,10 +185,11 @@ class FakeClient:
         self.node_id = node_id
         self.asked: list[Any] = []
         self.answers: Callable[[Any], Any] = allowed
+        self.hangs = False
 
     async def ask(self, request: Any, version: int) -> Any:
         self.asked.append(request)
-        await asyncio.sleep(0)
+        await asyncio.sleep(3_600 if self.hangs else 0)
         return self.answers(request)
 
 
@@ -192,13 +232,14 @@ class RequestsHarness:
         self.now = 0.0
         self.authorizer = KafkaAuthorizer(lambda: self.now)
         self.event_log = EventList()
+        self.group_log = MemoryGroupLog()
 
     async def __aenter__(self) -> Self:
         self.clock = PauseAwareClock(asyncio.get_running_loop())
         slices, tasks = SliceScheduler(), ShieldedTasks()
         self.groups = GroupCoordinatorService(
             BrokerConfig.of({}),
-            MemoryGroupLog(),
+            self.group_log,
             ObservedEventLog(self.event_log, lambda group_id: self.own_groups.deleted(group_id)),
             self.clock,
             partition_count=self.mirror.partition_count,
@@ -206,7 +247,7 @@ class RequestsHarness:
             tasks=tasks,
         )
         fake: Any = self.kafka
-        self.own_groups = OwnGroups(self.groups, fake, fake, fake, self.event_log, lambda: self.now)
+        self.own_groups = OwnGroups(self.groups, fake, fake, fake, fake, self.event_log, lambda: self.now)
         services = GatewayServices(
             config=BrokerConfig.of({}),
             topics=cast(Any, self.mirror),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from holdfast.gateway import own_groups
 from holdfast.wire.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from holdfast.wire.apis.delete_groups import DeleteGroupsRequest
@@ -32,7 +34,11 @@ from holdfast.wire.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from holdfast.wire.apis.offset_delete import OffsetDeleteRequest
+from holdfast.wire.apis.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from holdfast.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from holdfast.wire.apis.release_group import ReleaseGroupRequest
 from holdfast.wire.apis.txn_offset_commit import (
@@ -208,47 +214,117 @@ def test_rights_are_asked_again_after_a_minute_and_belong_to_the_principal() -> 
 def test_the_first_request_of_a_group_copies_its_offsets_from_kafka() -> None:
     async def story(harness: RequestsHarness) -> None:
         harness.kafka.offsets["g"] = {("t", 0): 41, ("t", 3): 7}
+        client = harness.client()
 
-        assert await committed(harness, harness.client(), "g") == {("t", 0): 41, ("t", 3): 7}
+        assert code_of(await harness.ask(client, commit("g", 50), 8)) is ErrorCode.NONE
+
+        harness.kafka.offsets["g"] = {("t", 0): 1}
+        assert await committed(harness, client, "g") == {("t", 0): 50, ("t", 3): 7}
         assert "g" in harness.kafka.held
 
     run(story)
 
 
-def test_a_fetch_of_a_group_that_nobody_has_holds_no_name() -> None:
+def test_offsets_of_a_group_that_is_not_adopted_are_read_from_kafka_and_its_name_stays_free() -> None:
     async def story(harness: RequestsHarness) -> None:
-        assert await committed(harness, harness.client(), "g") == {}
+        harness.kafka.offsets["g"] = {("t", 0): 41}
+        client = harness.client()
+        assert await committed(harness, client, "g") == {("t", 0): 41}
+        assert await committed(harness, client, "nobody") == {}
         assert harness.kafka.held == set()
+        harness.now += 2
+        harness.kafka.offsets["g"] = {("t", 0): 42}
+        assert await committed(harness, client, "g") == {("t", 0): 42}, "not kept"
 
     run(story)
 
 
-@pytest.mark.parametrize("version", [5, 8])
-def test_a_group_with_members_in_kafka_is_refused_until_they_stop(version: int) -> None:
+def test_a_client_without_describe_does_not_make_the_gateway_read_offsets() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        client = harness.client("User:eve")
+        client.answers = denying(DescribeGroupsRequest)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(f"g{one}", topics=None) for one in range(2_000)])
+        began = time.process_time()
+        response = await harness.ask(client, request, 8)
+        assert {one.error_code for one in response.groups} == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        assert harness.kafka.reads == 0
+        assert time.process_time() - began < 2, "not quadratic in the number of groups"
+
+    run(story)
+
+
+def test_a_group_with_members_in_kafka_is_refused_until_they_stop() -> None:
     async def story(harness: RequestsHarness) -> None:
         harness.kafka.members["g"] = 2
-        harness.kafka.offsets["g"] = {("t", 0): 41}
+        harness.kafka.offsets["g"] = {("t", 3): 41}
         client = harness.client()
         refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await harness.ask(client, join("g"), 5)).error_code == refused
         assert code_of(await harness.ask(client, commit("g", 1), 8)) is refused
-        request = fetch("g") if version == 8 else OffsetFetchRequest(group_id="g", topics=None)
-        response = await harness.ask(client, request, version)
-        assert (response.groups[0] if version == 8 else response).error_code == refused
+        assert await committed(harness, client, "g") == {("t", 3): 41}, "as Kafka says"
 
         del harness.kafka.members["g"]
-        assert await committed(harness, client, "g") == {("t", 0): 41}
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.NONE
+        assert await committed(harness, client, "g") == {("t", 0): 1, ("t", 3): 41}
 
     run(story)
 
 
-def test_many_clients_adopt_a_group_once() -> None:
+def test_many_clients_adopt_a_group_once_and_all_see_its_offsets() -> None:
     async def story(harness: RequestsHarness) -> None:
-        harness.kafka.offsets["g"] = {("t", 0): 41}
+        harness.kafka.offsets["g"] = {("t", 3): 41}
+        harness.group_log.pause()
         clients = [harness.client() for _ in range(20)]
-        found = await asyncio.gather(*(committed(harness, client, "g") for client in clients))
-        assert found == [{("t", 0): 41}] * 20
-        assert sum(isinstance(one, DescribeGroupsRequest) for one in harness.kafka.asked) == 1
+        asked = [asyncio.create_task(harness.ask(client, commit("g", 1), 8)) for client in clients]
+        while not harness.group_log.paused:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        late = asyncio.create_task(committed(harness, harness.client(), "g"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not late.done(), "the adoption is being stored"
+
+        harness.group_log.resume()
+
+        assert {code_of(response) for response in await asyncio.gather(*asked)} == {ErrorCode.NONE}
+        assert (await late)[("t", 3)] == 41
+        assert harness.kafka.adoptions == 1
+
+    run(story)
+
+
+def test_an_adoption_that_cannot_be_stored_is_repeated() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        harness.kafka.offsets["g"] = {("t", 3): 41}
+        harness.group_log.failures = 1
+        client = harness.client()
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.NONE
+        assert await committed(harness, client, "g") == {("t", 0): 1, ("t", 3): 41}
+
+    run(story)
+
+
+def test_a_group_that_was_configured_first_is_adopted_too() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        harness.kafka.offsets["g"] = {("t", 3): 41}
+        client = harness.client()
+        change = IncrementalAlterableConfig("target.group.size", 0, "3")
+        resources = [IncrementalAlterConfigsResource(GROUP, "g", [change])]
+        await harness.ask(client, IncrementalAlterConfigsRequest(resources=resources), 1)
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.NONE
+        assert await committed(harness, client, "g") == {("t", 0): 1, ("t", 3): 41}
+        assert "g" in harness.kafka.held
+
+    run(story)
+
+
+def test_offsets_with_long_metadata_are_adopted() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        harness.kafka.offsets["g"] = {("t", 3): 41}
+        harness.kafka.metadata = "m" * 10_000
+        client = harness.client()
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.NONE
+        assert (await committed(harness, client, "g"))[("t", 3)] == 41
 
     run(story)
 
@@ -271,14 +347,86 @@ def test_a_deleted_group_gives_its_name_up() -> None:
 
 def test_a_group_whose_offsets_could_not_be_copied_is_not_served_although_its_name_is_held() -> None:
     async def story(harness: RequestsHarness) -> None:
-        harness.kafka.offsets["g"] = {("t", 0): 41}
+        harness.kafka.offsets["g"] = {("t", 3): 41}
         harness.kafka.failures = 1
         client = harness.client()
-        response = await harness.ask(client, fetch("g"), 8)
-        assert response.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert "g" in harness.kafka.held, "the control: the name alone does not make it ready"
 
-        assert await committed(harness, client, "g") == {("t", 0): 41}
+        assert code_of(await harness.ask(client, commit("g", 1), 8)) is ErrorCode.NONE
+        assert await committed(harness, client, "g") == {("t", 0): 1, ("t", 3): 41}
+
+    run(story)
+
+
+def test_offsets_from_before_the_adoption_do_not_come_back_after_a_deletion() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        harness.kafka.offsets["g"] = {("t", 3): 41}
+        client = harness.client()
+        await harness.ask(client, commit("g", 1), 8)
+        await harness.ask(client, DeleteGroupsRequest(groups_names=["g"]), 2)
+
+        assert code_of(await harness.ask(client, commit("g", 2), 8)) is ErrorCode.NONE, "waits for the deletion there"
+
+        assert await committed(harness, client, "g") == {("t", 0): 2}
+
+    run(story)
+
+
+def test_nor_after_the_last_offset_is_deleted() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        harness.kafka.offsets["g"] = {("t", 0): 41}
+        client = harness.client()
+        await harness.ask(client, commit("g", 1), 8)
+        topic = OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(0)])
+        await harness.ask(client, OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
+        assert await committed(harness, client, "g") == {}
+
+    run(story)
+
+
+def test_a_commit_that_is_being_stored_is_part_of_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(harness: RequestsHarness) -> None:
+        client = harness.client()
+        await harness.ask(client, commit("g", 5), 8)
+        harness.group_log.pause()
+        last = asyncio.create_task(harness.ask(client, commit("g", 900), 8))
+        while not harness.group_log.paused:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        released = asyncio.create_task(harness.ask(harness.client(), ReleaseGroupRequest(group_id="g"), 0))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        harness.group_log.resume()
+
+        assert code_of(await last) is ErrorCode.NONE
+        response = await released
+        assert (response.error_code, response.partition_count) == (ErrorCode.NONE, 1)
+        assert harness.kafka.written == {"g": {("t", 0): 900}}
+        assert harness.kafka.held == set()
+
+    async def write_back(kafka: Any, _names: Any, group_id: str, offsets: Any) -> None:
+        kafka.written[group_id] = {where: value.offset for where, value in offsets.items()}
+
+    monkeypatch.setattr(own_groups, "write_back", write_back)
+    run(story)
+
+
+def test_rights_of_a_minute_ago_are_valid_while_kafka_does_not_answer() -> None:
+    async def story(harness: RequestsHarness) -> None:
+        first, second = harness.client("User:a"), harness.client("User:a")
+        for client in (first, second):
+            await harness.ask(client, commit("g", 5), 8)
+        harness.now += 61
+        first.hangs = True
+        hanging = asyncio.create_task(harness.ask(first, commit("g", 6), 8))
+        await asyncio.sleep(0)
+        harness.now += 1
+        assert isinstance(harness.send(second, commit("g", 7), 8), bytes), "Kafka is slow"
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+        answer = harness.send(second, commit("g", 8), 8)
+        assert isinstance(answer, Coroutine), "the control: Kafka is asked again"
+        answer.close()
 
     run(story)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 from holdfast.broker.api.registry import handler
 from holdfast.broker.api.request import RequestContext
-from holdfast.broker.api.services import GroupServices
+from holdfast.broker.api.services import CommittedOffsets, GroupServices
 from holdfast.broker.util.slices import Work, sliced_clear, sliced_map
-from holdfast.types import TopicPartition
 from holdfast.wire.apis.offset_fetch import (
     OFFSET_FETCH,
     OffsetFetchRequest,
@@ -31,8 +30,6 @@ FIRST_WITH_GROUP_ERROR: Final = 2
 FIRST_WITH_GROUPS: Final = 8
 FIRST_WITH_TOPIC_IDS: Final = 10
 NOTHING: Final = -1
-
-Committed = dict[TopicPartition, OffsetCommitValue]
 
 
 @handler(OFFSET_FETCH)
@@ -69,8 +66,7 @@ def _once(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestG
 
 
 async def _group(services: GroupServices, wanted: OffsetFetchRequestGroup, version: int) -> OffsetFetchResponseGroup:
-    answer = services.groups.submit(services.groups.coordinator.fetch_offsets, wanted.group_id)
-    code, committed = await answer if isinstance(answer, Coroutine) else answer
+    code, committed = await services.committed(wanted.group_id)
     if code is not ErrorCode.NONE:
         named = await services.slices.run(_named(wanted, code, version))
         return OffsetFetchResponseGroup(wanted.group_id, named, code)
@@ -80,7 +76,7 @@ async def _group(services: GroupServices, wanted: OffsetFetchRequestGroup, versi
 
 
 def _asked(
-    services: GroupServices, wanted: OffsetFetchRequestGroup, committed: Committed, version: int
+    services: GroupServices, wanted: OffsetFetchRequestGroup, committed: CommittedOffsets, version: int
 ) -> Work[list[OffsetFetchResponseGroupTopic]]:
     answers: list[OffsetFetchResponseGroupTopic] = []
     for topic in wanted.topics or ():
@@ -97,7 +93,9 @@ def _asked(
     return answers
 
 
-def _all(services: GroupServices, committed: Committed, version: int) -> Work[list[OffsetFetchResponseGroupTopic]]:
+def _all(
+    services: GroupServices, committed: CommittedOffsets, version: int
+) -> Work[list[OffsetFetchResponseGroupTopic]]:
     topics: dict[str, list[OffsetFetchResponseGroupPartition]] = {}
     for (name, index), value in sorted(committed.items(), key=lambda entry: entry[0]):
         yield
