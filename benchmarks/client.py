@@ -82,15 +82,17 @@ def produce(
     record_bytes: int,
     server_pid: int | None,
     full_batches: bool = False,
+    security: dict[str, str] | None = None,
 ) -> dict[str, float]:
     """Appends `records` records, batch by batch around the partitions, until all are acknowledged.
 
-    Without a server's process, the records are sent to librdkafka's own mock broker in this process.
+    Without a server's process, the records are sent to librdkafka's own mock broker in this process. `security` has the
+    settings for TLS.
     """
     target = {"test.mock.num.brokers": 1} if server_pid is None else {"bootstrap.servers": bootstrap}
     failures = {"delivery.report.only.error": True, "on_delivery": Deliveries()}
     settings = FULL_BATCHES if full_batches else PRODUCER
-    producer = Producer({**settings, **failures, **target, "log_level": 0})
+    producer = Producer({**settings, **failures, **target, **(security or {}), "log_level": 0})
     producer.list_topics(topic, timeout=PATIENCE_SECONDS)
     messages = [{"value": bytes(record_bytes)} for _ in range(RECORDS_PER_CALL)]
     watch = Stopwatch(server_pid)
@@ -110,10 +112,16 @@ def produce(
 
 
 def consume(
-    bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int, server_pid: int
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    records: int,
+    record_bytes: int,
+    server_pid: int,
+    security: dict[str, str] | None = None,
 ) -> dict[str, float]:
     """Reads all records of the topic from the beginning, by assignment."""
-    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap, "log_level": 0})
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap, **(security or {}), "log_level": 0})
     consumer.list_topics(topic, timeout=PATIENCE_SECONDS)
     watch = Stopwatch(server_pid)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

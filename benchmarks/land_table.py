@@ -21,11 +21,12 @@ from holdfast.types import TopicPartition
 TOPIC: Final = "orders"
 PARTITIONS: Final = 12
 PER_PARTITION: Final = 1_000
+_CHECKPOINT_INTERVAL: Final = 10_000
 _DAY: Final = "2026-11-16"
 _DAY_US: Final = 1_794_787_200_000_000
 
 
-def batch(number: int) -> Entry:
+def batch(number: int, partitions: int = PARTITIONS) -> Entry:
     """The entry of a batch, with one file for each partition. The files themselves do not exist."""
     first = number * PER_PARTITION
     files = [
@@ -41,31 +42,34 @@ def batch(number: int) -> Entry:
             _DAY_US,
             _DAY_US + 1_000_000,
         )
-        for partition in range(PARTITIONS)
+        for partition in range(partitions)
     ]
-    return Entry(files, "bench", time.time_ns() // 1_000_000, ends(number + 1))
+    return Entry(files, "bench", time.time_ns() // 1_000_000, ends(number + 1, partitions))
 
 
-def ends(batches: int) -> Mapping[TopicPartition, int]:
-    return {(TOPIC, partition): batches * PER_PARTITION for partition in range(PARTITIONS)}
+def ends(batches: int, partitions: int = PARTITIONS) -> Mapping[TopicPartition, int]:
+    return {(TOPIC, partition): batches * PER_PARTITION for partition in range(partitions)}
 
 
-def table_with(location: Location, commits: int) -> None:
-    """A table with this many batches and a checkpoint. Its entries are written as files: that is faster."""
+def table_with(location: Location, commits: int, partitions: int = PARTITIONS) -> None:
+    """A table with this many batches and a checkpoint. Its entries are written as files: that is faster. delta-rs takes
+    minutes and gigabytes for 100,000 entries without a checkpoint, so there are some in between, as `land` has them."""
     create_table(location)
     for number in range(commits):
-        content = encode(batch(number), uuid.uuid4().hex)
+        content = encode(batch(number, partitions), uuid.uuid4().hex)
         if location.is_local:
             (location.path / entry_name(number + 1)).write_bytes(content)
         else:
             location.store.put(entry_name(number + 1), content)
+        if number and number % _CHECKPOINT_INTERVAL == 0:
+            write_checkpoint(location)
     write_checkpoint(location)
 
 
 class HoldfastCommits:
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, partitions: int = PARTITIONS) -> None:
         self._log = DeltaLog(location)
-        self._log.ends(ends(0))
+        self._log.ends(ends(0, partitions))
 
     def commit(self, entry: Entry) -> None:
         if not self._log.append(entry):

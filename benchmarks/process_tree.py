@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections import defaultdict
@@ -13,6 +14,7 @@ from typing import Final
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
+_PR_SET_CHILD_SUBREAPER: Final = 36
 
 Kind = Callable[[str], str]
 """Maps a command line, or the name of a thread, to the kind under which it is counted."""
@@ -66,6 +68,23 @@ def usage(root: int, kind: Kind) -> Usage:
                     thread = (task / "comm").read_text().strip()
                     found.by_thread[pid, int(task.name)] = (f"{name}/{thread}", _cpu_seconds(task / "stat")[0])
     return found
+
+
+def total_seconds(root: int) -> float:
+    """CPU time so far of the process and everything below it, also of processes that have ended."""
+    total = 0.0
+    for pid in tree(root):
+        with suppress(*_GONE):
+            total += sum(_cpu_seconds(Path(f"/proc/{pid}/stat")))
+    return total
+
+
+def adopt_orphans() -> None:
+    """Processes below this one become its children when their parents end, instead of children of process 1. An ended
+    one stays as a zombie, so that its CPU time is known, until this process ends."""
+    # Linux: prctl(2)
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "the kernel does not support subreapers")
 
 
 def tree(root: int) -> Iterator[int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from benchmarks.process_tree import adopt_orphans, total_seconds
 
 QUIET_LOAD: Final = 0.5
 """The load average of the last minute must be below this before a run."""
@@ -49,26 +50,30 @@ def await_quiet(
 
 
 class OtherProcesses:
-    """The cores that processes other than this one and its children have used since this was created."""
+    """The cores that processes other than this one and those below it have used since this was created."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: Callable[[], float] | None = None) -> None:
+        """`own` returns the CPU time that does not count."""
+        adopt_orphans()
+        self._own = own or own_seconds
         self._began = time.monotonic()
-        self._before = busy_seconds() - own_seconds()
+        self._before = busy_seconds() - self._own()
 
     def cores(self) -> float:
-        """Children count when they have ended. The kernel counts in steps of 10 ms, so that the figure may be off."""
-        used = busy_seconds() - own_seconds() - self._before
+        """The kernel counts in steps of 10 ms, so that the figure may be off."""
+        used = busy_seconds() - self._own() - self._before
         return round(max(0.0, used / (time.monotonic() - self._began)), 2)
 
 
 def await_idle(say: Callable[[str], None], patience_s: float = PATIENCE_S) -> float:
     """Waits until other processes use hardly any CPU, and returns how many cores they use.
 
-    The load average is not usable between two cases, because it is that of the previous case.
+    The load average is not usable between two cases, because it is that of the previous case. Processes that the
+    previous case has started, and that still run, count as others.
     """
     deadline = time.monotonic() + patience_s
     while True:
-        others = OtherProcesses()
+        others = OtherProcesses(time.process_time)
         time.sleep(_SAMPLE_S)
         if (cores := others.cores()) < QUIET_CORES:
             return cores
@@ -84,6 +89,7 @@ def busy_seconds(stat: Path = Path("/proc/stat")) -> float:
 
 
 def own_seconds() -> float:
-    """CPU time of this process and of the children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    """CPU time of this process and of everything below it. The parents of some processes do not wait for them: PySpark
+    ends before its JVM, and the JVM ends before its Python workers. So it is not enough to ask for the children that
+    have ended."""
+    return total_seconds(os.getpid())

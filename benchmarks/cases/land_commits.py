@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.land_table import PARTITIONS, DeltaRsCommits, HoldfastCommits, batch, table_with
+from benchmarks.land_table import PARTITIONS, DeltaRsCommits, HoldfastCommits, batch, table_with, to_json
 from benchmarks.measure import HOLDFAST, Plan, Result, Row, alternating, per_million, spread
+from benchmarks.results import REPOSITORY
 from benchmarks.tables import Target, Verdict, figure, paragraph, table
 from holdfast.spark.pipelines.location import Location
 from tests.support.s3_emulator import S3Emulator, s3_emulator
@@ -27,6 +31,9 @@ S3: Final = "S3 emulator"
 TARGET: Final = Target("at most", 200, " ms")
 LARGE: Final = 10_000
 """Commits in the log of the large table."""
+LONGEST: Final = 100_000
+"""Commits in the longest log. Each has one file, so that the table has about as many files as the large table."""
+_PATIENCE_S: Final = 600.0
 
 
 def run(plan: Plan) -> Result:
@@ -36,7 +43,29 @@ def run(plan: Plan) -> Result:
     with s3_emulator() as s3:
         for store, before in ((DISK, 0), (DISK, large), (S3, 0), (S3, large)):
             rows += _series(plan, s3, store, before, commits)
-    return Result(NAME, {"partitions": PARTITIONS, "commits": commits, "large": large}, rows)
+    longest = plan.pick(full=LONGEST, quick=300)
+    rows += _longest(plan, longest, commits)
+    return Result(NAME, {"partitions": PARTITIONS, "commits": commits, "large": large, "longest": longest}, rows)
+
+
+def _longest(plan: Plan, before: int, commits: int) -> list[Row]:
+    """A process for each round, because the memory is measured."""
+    series, rows = longest_series(before), []
+    with tempfile.TemporaryDirectory(prefix="land-commits-") as directory:
+        location = Location.parse(Path(directory) / "lake")
+        table_with(location, before, partitions=1)
+        for number in range(plan.rounds + 1):
+            with plan.attempt(series, HOLDFAST, number):
+                end = before + number * commits
+                command = [sys.executable, "-m", "benchmarks.land_large", to_json(location), str(end), str(commits)]
+                done = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, timeout=_PATIENCE_S)
+                if number:  # the first time, the files are not cached
+                    rows.append(Row(series, HOLDFAST, number, json.loads(done.stdout)))
+    return rows
+
+
+def longest_series(before: int) -> str:
+    return f"{DISK}, {before:,} commits of one file in the log"
 
 
 def _series(plan: Plan, s3: S3Emulator, store: str, before: int, commits: int) -> list[Row]:
@@ -109,7 +138,30 @@ def section(result: Result) -> list[str]:
         for series in _all_series(result)
         for way in WAYS
     ]
-    return [paragraph(_method(result)), "", *table(head, rows)]
+    return [paragraph(_method(result)), "", *table(head, rows), *_longest_section(result)]
+
+
+def _longest_section(result: Result) -> list[str]:
+    """Empty for results of runs before this was measured."""
+    longest = result.settings.get("longest")
+    if longest is None:
+        return []
+    shown = {
+        "open, ms": "open_ms",
+        "commit, ms (median)": "commit_p50_ms",
+        "commit, ms (highest)": "commit_max_ms",
+        "checkpoint, ms": "checkpoint_ms",
+        "memory before, MiB": "start_mib",
+        "with the open table, MiB": "open_mib",
+        "highest, MiB": "peak_mib",
+    }
+    values = [figure(result.values(longest_series(longest), HOLDFAST, name)) for name in shown.values()]
+    text = (
+        f"Another table on a disk has {longest:,} commits of one file each and a checkpoint. A process opens the table,"
+        f" commits {result.settings['commits']} batches of one file and writes a checkpoint. The memory is the resident"
+        " set of this process, and includes the libraries."
+    )
+    return ["", paragraph(text), "", *table(("table", *shown), [(longest_series(longest), *values)])]
 
 
 def _method(result: Result) -> str:

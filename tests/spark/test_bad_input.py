@@ -25,6 +25,8 @@ from tests.spark.streaming_queries import StreamQuery, await_assignments, one_se
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 NOW = {"availableNow": True}
+START_SLACK_S = 8.0
+"""For the start of the query: Spark starts a Python process for its source first."""
 GOOD = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "orders"}
 
 
@@ -81,7 +83,7 @@ def test_a_broker_that_cannot_be_reached_is_reported_soon(spark: Any, tmp_path: 
 
     refusal(query, nowhere, "kafka.bootstrap.servers")
 
-    assert time.monotonic() - started < 2 * FIRST_CONTACT_MS / 1000, "later requests would take a minute"
+    assert time.monotonic() - started < FIRST_CONTACT_MS / 1000 + START_SLACK_S
 
 
 def test_a_topic_that_does_not_exist(start_query: StartQuery, topic: str) -> None:

@@ -60,7 +60,12 @@ def test_delta_spark_reads_and_changes_a_table_and_holdfast_continues(tmp_path: 
     }
     assert said["rows"] == said["streamed"] == positions(landed)
     assert said["values"] == sorted(row[3].decode() for row in landed)
-    assert said["one_file"] == 1
+    # and files are skipped by their statistics, but not the one whose maximum is the time itself
+    assert said["files"] == 3
+    assert said["one_row"] == [1, 1]
+    assert said["later_rows"] == [5, 1]
+    assert said["at_highest_timestamp"] == [len(landed), 3]
+    assert said["after_highest_timestamp"][0] == 0
     assert said["after_delete"] == positions(every((0, 0, 20), (1, 2, 6)))
 
     # and the transactions have survived, so landing continues, and the deleted records stay deleted

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from holdfast.client.errors import ConfigError
 from holdfast.spark import Land, compact, read_landed
@@ -220,6 +221,31 @@ def test_a_full_disk_is_reported_and_the_rest_is_landed_when_there_is_room(
     land().start(**NOW).wait(60)
 
     assert values_in(spark, table) == sorted([*values, "later"])
+
+
+def test_an_error_of_a_task_is_reported_in_one_sentence(
+    server: Server, topic: str, land: StartLand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are deleted after Spark has planned the batch, and before the executors read them."""
+    produced(server.bootstrap, topic, PARTITIONS, 30)
+    query = land()
+    process = query._process
+
+    def deleted(*batch: Any) -> Any:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        (done,) = admin.delete_records([TopicPartition(topic, 0, 5)]).values()
+        done.result(30)
+        return process(*batch)
+
+    monkeypatch.setattr(query, "_process", deleted)
+
+    with pytest.raises(QueryFailed, match=topic) as reported:
+        query.start(**NOW).wait(60)
+
+    print(reported.value)
+    assert len(str(reported.value).splitlines()) == 1
+    assert "Traceback" not in str(reported.value)
+    assert " at org.apache" not in str(reported.value)
 
 
 def test_a_topic_that_does_not_exist_is_reported_in_one_sentence(land: StartLand) -> None:

@@ -31,7 +31,11 @@ def main(options: dict[str, Any]) -> None:
         "columns": dict(rows.dtypes),
         "rows": _positions(rows),
         "values": sorted(bytes(row.value).decode() for row in rows.collect()),
-        "one_file": rows.where("partition = 1 AND offset = 3").count(),
+        "files": len(rows.inputFiles()),
+        "one_row": _read(rows.where("partition = 1 AND offset = 3")),
+        "later_rows": _read(rows.where("partition = 0 AND offset >= 15")),
+        "at_highest_timestamp": _read(rows.where(rows.timestamp == _highest_timestamp(rows))),
+        "after_highest_timestamp": _read(rows.where(rows.timestamp > _highest_timestamp(rows))),
         "streamed": _streamed(spark, options, "first"),
     }
     spark.sql(f"DELETE FROM delta.`{table}` WHERE partition = 1 AND offset < 2")
@@ -39,6 +43,15 @@ def main(options: dict[str, Any]) -> None:
     said["after_delete"] = _positions(spark.read.format("delta").load(table))
     spark.stop()
     Path(options["said"]).write_text(json.dumps(said))
+
+
+def _read(rows: Any) -> list[int]:
+    """The number of rows, and of files that are read for them."""
+    return [rows.count(), len(rows.inputFiles())]
+
+
+def _highest_timestamp(rows: Any) -> Any:
+    return rows.selectExpr("MAX(timestamp) AS highest").first().highest
 
 
 def _positions(rows: Any) -> list[list[Any]]:

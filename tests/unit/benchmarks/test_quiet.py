@@ -1,5 +1,6 @@
 """The machine is measured only when it is quiet, and the wait for that has an end."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,23 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quiet import QUIET_LOAD, Busy, await_quiet, busy_seconds, own_seconds
+from benchmarks.results import REPOSITORY
 
 SPIN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+STARTS_ONE_AND_ENDS = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {SPIN!r}])"
+COUNTS = f"""
+import json, subprocess, sys, time
+from benchmarks.quiet import OtherProcesses, own_seconds
+
+others, before = OtherProcesses(), own_seconds()
+subprocess.run([sys.executable, "-c", {STARTS_ONE_AND_ENDS!r}], check=True)
+deadline, seen = time.monotonic() + 20, []
+while own_seconds() - before < 0.3 and time.monotonic() < deadline:
+    seen.append(own_seconds() - before)
+    time.sleep(0.02)
+time.sleep(0.2)
+print(json.dumps(dict(seen=seen, in_the_end=own_seconds() - before)))
+"""
 
 
 def test_waits_until_the_load_is_below_the_limit() -> None:
@@ -38,3 +54,13 @@ def test_the_cpu_time_of_children_is_our_own() -> None:
 
     assert own_seconds() - own >= 0.3
     assert busy_seconds() - busy >= 0.25
+
+
+def test_the_cpu_time_of_processes_whose_parent_has_ended_is_our_own() -> None:
+    """As Spark's JVM and its Python workers, whose parents do not wait for them. In a process of its own, because it
+    adopts the orphans."""
+    done = subprocess.run([sys.executable, "-c", COUNTS], check=True, timeout=60, capture_output=True, cwd=REPOSITORY)
+    counted = json.loads(done.stdout)
+
+    assert counted["in_the_end"] >= 0.3, "also after it has ended"
+    assert any(0 < seconds < 0.3 for seconds in counted["seen"]), "and while it runs"

@@ -89,6 +89,18 @@ class Disk:
         self._step("touch", path)
         os.utime(path)
 
+    def flush(self, path: Path) -> None:
+        """Makes the content of a file durable that another program has written. Has no effect if it does not exist."""
+        self._step("flush", path)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def make_directory(self, directory: Path) -> None:
         """With its parents, all of them durable when this returns."""
         if directory.is_dir():

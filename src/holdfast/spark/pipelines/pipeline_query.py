@@ -22,6 +22,7 @@ from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.errors import Damaged, QueryFailed, Stopped, Unwritable
 from holdfast.spark.pipelines.location import Location, user_cache
 from holdfast.spark.pipelines.shared_files import open_files
+from holdfast.spark.pipelines.spark_errors import spark_error_text, spark_errors
 from holdfast.spark.pipelines.spark_offset_log import last_planned_batch, planned_batch
 from holdfast.spark.replay import read_decision
 from holdfast.spark.starting import await_started
@@ -131,7 +132,7 @@ class PipelineQuery(ABC, Generic[Done]):
             ended = True
             if not self._stopping:
                 self._delete_temporary()
-                raise self._failure or QueryFailed(_spark_error_text(str(error))) from error
+                raise self._failure or QueryFailed(spark_error_text(str(error))) from error
         if ended is not False:
             self._delete_temporary()
         return ended is not False
@@ -163,7 +164,8 @@ class PipelineQuery(ABC, Generic[Done]):
                 raise Stopped("the query is being stopped")  # returning would mean that the batch is done
             began = time.monotonic()
             try:
-                done = self._process(rows, self._ranges(number))
+                with spark_errors():
+                    done = self._process(rows, self._ranges(number))
             except Exception as error:
                 self._failure = error
                 raise
@@ -228,10 +230,3 @@ def io_errors(path: Path | Location) -> Iterator[None]:
         yield
     except OSError as error:
         raise Unwritable.because(str(path), error) from error
-
-
-def _spark_error_text(error: str) -> str:
-    """The message of a Spark error, without the details that Spark adds."""
-    text = error.partition("=== Streaming Query ===")[0].partition("JVM stacktrace")[0].partition("SQLSTATE")[0]
-    text = text.rpartition("terminated with exception:")[2]
-    return " ".join(text.split()) or "Spark has ended the query"

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -63,6 +63,13 @@ class SharedFiles(Protocol):
     def touch(self, name: str) -> None:
         """Raises FileNotFoundError if it does not exist. On a disk, it is then as old as a new one."""
 
+    def flush(self, names: Sequence[str]) -> None:
+        """Makes files durable that another program has written, and their names. Names that do not exist are left
+        out."""
+
+    def sync_directories(self, directories: Iterable[str]) -> None:
+        """Makes the names in these directories durable."""
+
     def remove(self, name: str) -> None:
         """Has no effect if it does not exist."""
 
@@ -111,6 +118,16 @@ class LocalFiles:
 
     def touch(self, name: str) -> None:
         self._disk.touch(self._directory / name)
+
+    def flush(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._disk.flush(self._directory / name)
+        for directory in sorted({(self._directory / name).parent for name in names}):
+            self._disk.sync_directory(directory)
+
+    def sync_directories(self, directories: Iterable[str]) -> None:
+        for directory in directories:
+            self._disk.sync_directory(self._directory / directory)
 
     def remove(self, name: str) -> None:
         self._disk.remove(self._directory / name)
@@ -217,6 +234,12 @@ class S3Files:
 
     def touch(self, name: str) -> None:
         self._size_bytes(name)
+
+    def flush(self, names: Sequence[str]) -> None:
+        """A file is durable before it is visible."""
+
+    def sync_directories(self, directories: Iterable[str]) -> None:
+        """A name is durable before it is visible."""
 
     def _size_bytes(self, name: str) -> int:
         import obstore

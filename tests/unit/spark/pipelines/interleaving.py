@@ -1,4 +1,4 @@
-"""Writers, compactions, readers and a clean-up of the log of one table, which take turns at each request to the disk.
+"""Writers, compactions, readers and a clean-up of the log of one table, which take turns at each request for a file.
 
 A run follows from its numbers alone: they determine the order, what the writers plan, and where one of them dies.
 """
@@ -7,54 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import cycle
-from pathlib import Path
 
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.land.data_file import DataFile
-from holdfast.spark.pipelines.land.delta_entry import LOG
+from holdfast.spark.pipelines.land.delta_entry import LOG, entry_name
 from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.parquet_merge import merge_files
 from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge
 from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.spark.pipelines.land.writer import TableWriter
 from holdfast.spark.pipelines.location import Location
-from holdfast.spark.pipelines.shared_files import LocalFiles
+from holdfast.spark.pipelines.shared_files import SharedFiles
 from holdfast.types import TopicPartition
 from tests.unit.spark.pipelines.actors import Actor
 from tests.unit.spark.pipelines.land_harness import TOPIC, every, opened, rows_of, writing
+from tests.unit.spark.pipelines.places import Place
 
 TOPIC_PARTITION: TopicPartition = (TOPIC, 0)
 LAST = 40
 _STEPS = 20_000
 
 
-class SteppingDisk(Disk):
-    """Of one process; the files are shared."""
+_TURNS = ("read", "link", "create")
+"""What other processes can see, or change: reads and creations of entries."""
 
-    def __init__(self, turn: Callable[[], None]) -> None:
-        self._turn = turn
-
-    def read(self, path: Path) -> bytes | None:
-        self._turn()
-        return super().read(path)
-
-    def _link(self, unfinished: Path, path: Path) -> bool:
-        created = super()._link(unfinished, path)
-        self._turn()
-        return created
-
-    def _step(self, what: str, path: Path) -> None:
-        if what == "link":
-            self._turn()
-
-
-MakeLog = Callable[[Location, LocalFiles], DeltaLog]
+MakeLog = Callable[[Location, SharedFiles], DeltaLog]
 
 
 class Run:
-    def __init__(self, directory: Path, numbers: Sequence[int], make_log: MakeLog = DeltaLog) -> None:
-        self.table = Location.parse(directory)
+    def __init__(self, place: Place, numbers: Sequence[int], make_log: MakeLog = DeltaLog) -> None:
+        self.table = place.location
+        self._place = place
         self._numbers = cycle(numbers or [0])
         self._make_log = make_log
         self.deaths = self.races = self.exchanges = self.cleanups = 0
@@ -90,8 +73,15 @@ class Run:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _new_writer(self, turn: Callable[[], None]) -> TableWriter:
-        files = LocalFiles(self.table.path, SteppingDisk(turn))
-        return TableWriter(self._make_log(self.table, files), TableFiles(self.table), "writer")
+        files = self._files(turn)
+        return TableWriter(self._make_log(self.table, files), TableFiles(self.table, files), "writer")
+
+    def _files(self, turn: Callable[[], None]) -> SharedFiles:
+        def step(what: str, _path: str) -> None:
+            if what in _TURNS:
+                turn()
+
+        return self._place.files(step, with_reads=True)
 
     def _writer(self, turn: Callable[[], None]) -> None:
         writer = self._new_writer(turn)
@@ -116,8 +106,8 @@ class Run:
         for _ in range(2):
             turn()
             self._end()  # creates the table
-            work = _Merging(self.table, self._merge_all, now_s=lambda: 2e9, disk=SteppingDisk(turn))
-            work._log = self._make_log(self.table, LocalFiles(self.table.path, SteppingDisk(turn)))
+            work = _Merging(self.table, self._merge_all, now_s=lambda: 2e9, files=self._files(turn))
+            work._log = self._make_log(self.table, self._files(turn))
             self.exchanges += work.run().commits
 
     def _merge_all(self, merges: Sequence[Merge]) -> list[DataFile]:
@@ -137,9 +127,9 @@ class Run:
             self._end()
             table = opened(self.table)
             table.create_checkpoint()
-            for path in (self.table.path / LOG).glob("*.json"):
-                if int(path.stem) < table.version():
-                    path.unlink()
+            for name in self._place.names(f"{LOG}/*.json"):
+                if name < entry_name(table.version()):
+                    self._place.delete(name)
             self.cleanups += 1
 
 

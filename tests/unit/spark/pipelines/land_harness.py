@@ -1,16 +1,14 @@
-"""Tables without Spark: topics as lists of numbers, batches as Arrow, and a disk on which a process can die."""
+"""Tables without Spark: topics as lists of numbers, and batches as Arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from holdfast.spark import arrow
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.delta_entry import application_id
 from holdfast.spark.pipelines.land.delta_log import DeltaLog
@@ -20,7 +18,7 @@ from holdfast.spark.pipelines.land.table_compaction import Compaction, Merge
 from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.spark.pipelines.land.writer import TableWriter, Write
 from holdfast.spark.pipelines.location import Location
-from holdfast.spark.pipelines.shared_files import open_files
+from holdfast.spark.pipelines.shared_files import SharedFiles
 from holdfast.types import TopicPartition
 
 DAY_MS = 86_400_000
@@ -30,34 +28,6 @@ TOPIC = "numbers"
 
 Row = tuple[str, int, int, bytes]
 """Topic, partition, offset, value."""
-
-
-class Died(BaseException):
-    """The process was killed here. No `except Exception` of the product may survive it."""
-
-
-class MortalDisk(Disk):
-    """Dies before the step with that number; counts them from 0."""
-
-    def __init__(self, dies_at: int | None = None) -> None:
-        self.steps: list[tuple[str, str]] = []
-        self._dies_at = dies_at
-
-    def _step(self, what: str, path: Path) -> None:
-        if len(self.steps) == self._dies_at:
-            if what == "sync":  # what was written may be on the device in part
-                path.write_bytes(path.read_bytes()[:7])
-            raise Died
-        self.steps.append((what, path.name))
-
-
-class ForgetfulNfs(Disk):
-    """The server makes each link, its answer is lost, and what it says when it is asked again is that the name is
-    there."""
-
-    def _link(self, unfinished: Path, path: Path) -> bool:
-        super()._link(unfinished, path)
-        return super()._link(unfinished, path)
 
 
 def record_batch(of: Iterable[tuple[OffsetRange, int]], without: Iterable[int] = ()) -> pa.RecordBatch:
@@ -101,22 +71,21 @@ def written(reports: Iterable[pa.RecordBatch]) -> Iterator[DataFile]:
 
 
 def new_writer(
-    table: Location, disk: Disk | None = None, *, name: str = "writer", fail_on_data_loss: bool = True
+    table: Location, files: SharedFiles | None = None, *, name: str = "writer", fail_on_data_loss: bool = True
 ) -> TableWriter:
-    log = DeltaLog(table, open_files(table, disk))
-    return TableWriter(log, TableFiles(table, disk), name, fail_on_data_loss=fail_on_data_loss)
+    return TableWriter(DeltaLog(table, files), TableFiles(table, files), name, fail_on_data_loss=fail_on_data_loss)
 
 
 def land(
     table: Location,
     *ranges: tuple[int, int, int],
-    disk: Disk | None = None,
+    files: SharedFiles | None = None,
     at_ms: int = A_DATE_MS,
     fail_on_data_loss: bool = True,
 ) -> None:
     """A new writer lands (partition, start, end) in one batch."""
     wanted = [OffsetRange(TOPIC, *one) for one in ranges]
-    new_writer(table, disk, fail_on_data_loss=fail_on_data_loss).land(wanted, writing(table, at_ms))
+    new_writer(table, files, fail_on_data_loss=fail_on_data_loss).land(wanted, writing(table, at_ms))
 
 
 def opened(table: Location) -> DeltaTable:
@@ -145,15 +114,15 @@ def every(*ranges: tuple[int, int, int]) -> list[Row]:
 
 
 def compaction(
-    table: Location, *, now_s: Callable[[], float], grace_s: float = 3600, disk: Disk | None = None
+    table: Location, *, now_s: Callable[[], float], grace_s: float = 3600, files: SharedFiles | None = None
 ) -> Compaction:
     """With what Spark's tasks do, done here."""
-    files = TableFiles(table)
+    table_files = TableFiles(table)
 
     def merge_all(merges: Sequence[Merge]) -> list[DataFile]:
-        return [merge_files(files, merge.files) for merge in merges]
+        return [merge_files(table_files, merge.files) for merge in merges]
 
-    return Compaction(table, merge_all, grace_s=grace_s, now_s=now_s, disk=disk)
+    return Compaction(table, merge_all, grace_s=grace_s, now_s=now_s, files=files)
 
 
 def data_files(table: Location) -> set[str]:

@@ -2,6 +2,7 @@
 once."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,43 +10,50 @@ import pytest
 from holdfast.spark.pipelines.durable_files import UNFINISHED
 from holdfast.spark.pipelines.land.delta_entry import LOG
 from holdfast.spark.pipelines.location import Location
-from tests.unit.spark.pipelines.land_harness import (
-    Died,
-    MortalDisk,
-    compaction,
-    data_files,
-    every,
-    land,
-    listed_files,
-    rows_of,
-)
+from holdfast.spark.pipelines.shared_files import SharedFiles
+from tests.support.s3_emulator import S3Emulator
+from tests.unit.spark.pipelines.land_harness import compaction, data_files, every, land, listed_files, rows_of
+from tests.unit.spark.pipelines.places import Died, DiskPlace, Mortal, Place, s3_place
 
 BATCH = ((0, 5, 10), (1, 0, 4))
 LATER_S = time.time() + 30 * 86_400
 YEARS_S = 1e9
 
-
-def table_at(path: Path) -> Location:
-    return Location.parse(path)
-
-
-def steps_of_a_batch(table: Location) -> list[tuple[str, str]]:
-    disk = MortalDisk()
-    land(table, (0, 0, 5))
-    land(table, *BATCH, disk=disk)
-    return disk.steps
+MakePlace = Callable[[str], Place]
+"""A new place by this name."""
 
 
-def test_a_rerun_after_every_crash_point_of_a_commit_lands_every_offset_once(tmp_path: Path) -> None:
-    steps = len(steps_of_a_batch(table_at(tmp_path / "whole")))
-    assert steps > 8, "the control: a batch has many steps"
+@pytest.fixture(params=["disk", "s3"])
+def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> MakePlace:
+    if request.param == "disk":
+        return lambda name: DiskPlace(tmp_path / name)
+    s3: S3Emulator = request.getfixturevalue("s3")
+    return lambda _name: s3_place(s3)
+
+
+def mortal(place: Place, steps: Mortal) -> SharedFiles:
+    """In S3 a commit is one change, so deaths before the reads that follow are those after it."""
+    return place.files(steps, with_reads=not place.location.is_local)
+
+
+def steps_of_a_batch(place: Place) -> list[tuple[str, str]]:
+    steps = Mortal()
+    land(place.location, (0, 0, 5))
+    land(place.location, *BATCH, files=mortal(place, steps))
+    return steps.steps
+
+
+def test_a_rerun_after_every_crash_point_of_a_commit_lands_every_offset_once(make_place: MakePlace) -> None:
+    steps = len(steps_of_a_batch(make_place("whole")))
+    assert steps >= 5, "the control: a batch has many steps"
     seen_after_the_crash = set()
     for number in range(steps):
         # given a table, and a writer that dies in the middle of a batch
-        table = table_at(tmp_path / str(number))
+        place = make_place(str(number))
+        table = place.location
         land(table, (0, 0, 5))
         with pytest.raises(Died):
-            land(table, *BATCH, disk=MortalDisk(number))
+            land(table, *BATCH, files=mortal(place, Mortal(number)))
         before = rows_of(table)
         assert len(before) == len(set(before))
         seen_after_the_crash.add(len(before))
@@ -59,7 +67,7 @@ def test_a_rerun_after_every_crash_point_of_a_commit_lands_every_offset_once(tmp
 
 
 def test_files_and_their_names_are_durable_before_the_entry_exists(tmp_path: Path) -> None:
-    steps = [what for what, _ in steps_of_a_batch(table_at(tmp_path / "lake"))]
+    steps = [what for what, _ in steps_of_a_batch(DiskPlace(tmp_path / "lake"))]
 
     link = steps.index("link")
     assert "sync directory" in steps[:link], "the names of the files"
@@ -72,18 +80,18 @@ def filled(table: Location) -> None:
         land(table, (0, number * 10, number * 10 + 10), (1, number * 2, number * 2 + 2))
 
 
-def test_a_crash_at_every_step_of_a_compaction_changes_no_row(tmp_path: Path) -> None:
-    whole = table_at(tmp_path / "whole")
-    filled(whole)
-    disk = MortalDisk()
-    compaction(whole, now_s=lambda: LATER_S, grace_s=YEARS_S, disk=disk).run()
-    assert len(disk.steps) > 5
+def test_a_crash_at_every_step_of_a_compaction_changes_no_row(make_place: MakePlace) -> None:
+    whole, steps = make_place("whole"), Mortal()
+    filled(whole.location)
+    compaction(whole.location, now_s=lambda: LATER_S, grace_s=YEARS_S, files=mortal(whole, steps)).run()
+    assert len(steps.steps) >= 5
     files = set()
-    for number in range(len(disk.steps)):
-        table = table_at(tmp_path / str(number))
+    for number in range(len(steps.steps)):
+        place = make_place(str(number))
+        table, dying = place.location, mortal(place, Mortal(number))
         filled(table)
         with pytest.raises(Died):
-            compaction(table, now_s=lambda: LATER_S, grace_s=YEARS_S, disk=MortalDisk(number)).run()
+            compaction(table, now_s=lambda: LATER_S, grace_s=YEARS_S, files=dying).run()
         assert rows_of(table) == every((0, 0, 20), (1, 0, 4)), f"died before step {number}"
         files.add(len(listed_files(table)))
         land(table, (0, 20, 22))
@@ -92,17 +100,19 @@ def test_a_crash_at_every_step_of_a_compaction_changes_no_row(tmp_path: Path) ->
     assert files == {4, 2}, "the control: some died before the exchange, and some after it"
 
 
-def test_files_that_crashes_leave_behind_are_deleted_when_they_are_old(tmp_path: Path) -> None:
+def test_files_that_crashes_leave_behind_are_deleted_when_they_are_old(make_place: MakePlace) -> None:
     # given a writer that died with its files written, and before its entry had its name
-    steps = MortalDisk()
-    land(table_at(tmp_path / "whole"), (0, 0, 5), disk=steps)
-    link = max(at for at, (what, _) in enumerate(steps.steps) if what == "link")
-    table = table_at(tmp_path / "lake")
+    whole, steps = make_place("whole"), Mortal()
+    land(whole.location, (0, 0, 5), files=mortal(whole, steps))
+    entry = max(at for at, (what, _) in enumerate(steps.steps) if what in ("link", "create"))
+    place = make_place("lake")
+    table = place.location
     with pytest.raises(Died):
-        land(table, (0, 0, 5), disk=MortalDisk(link))
+        land(table, (0, 0, 5), files=mortal(place, Mortal(entry)))
     land(table, (0, 0, 5))
+    unfinished = 1 if table.is_local else 0
     assert len(data_files(table)) == 2
-    assert len(list((table.path / LOG).glob(f"{UNFINISHED}*"))) == 1
+    assert len(place.names(f"{LOG}/{UNFINISHED}*")) == unfinished
 
     # when they are still young, and when they are not
     young = compaction(table, now_s=time.time, grace_s=3600).run()
@@ -110,7 +120,7 @@ def test_files_that_crashes_leave_behind_are_deleted_when_they_are_old(tmp_path:
     done = compaction(table, now_s=lambda: LATER_S, grace_s=0).run()
 
     # then
-    assert done.deleted_files == 2
+    assert done.deleted_files == 1 + unfinished
     assert data_files(table) == listed_files(table)
-    assert list((table.path / LOG).glob(f"{UNFINISHED}*")) == []
+    assert place.names(f"{LOG}/{UNFINISHED}*") == []
     assert rows_of(table) == every((0, 0, 5))

@@ -11,6 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from holdfast.spark import arrow
 from holdfast.spark.batch_offsets import OffsetRange
@@ -19,7 +21,18 @@ from holdfast.spark.pipelines.land.delta_table import write_checkpoint
 from holdfast.spark.pipelines.land.parquet_writer import write_rows
 from holdfast.spark.pipelines.location import Location
 from tests.support.s3_emulator import S3Emulator
-from tests.unit.spark.pipelines.land_harness import A_DATE_MS, DAY_MS, compaction, new_writer, opened, written
+from tests.unit.spark.pipelines.land_harness import (
+    A_DATE_MS,
+    DAY_MS,
+    compaction,
+    land,
+    new_writer,
+    opened,
+    record_batch,
+    value_of,
+    written,
+)
+from tests.unit.spark.pipelines.land_harness import TOPIC as NUMBERS
 
 TOPIC = "orders"
 EACH = 5
@@ -91,6 +104,46 @@ def test_polars_reads_every_record(table: Location) -> None:
     read = pl.read_delta(table.url, storage_options=dict(table.storage_options) or None)
 
     assert in_order(read.to_arrow().cast(expected_schema())) == expected()
+
+
+def test_polars_reads_a_compacted_table_with_a_column_of_another_program(tmp_path: Path) -> None:
+    """Some of the merged files have the column, and some do not."""
+    # given a table with a new column, and rows of the program that has added it
+    location = Location.parse(tmp_path / "lake")
+    land(location, (0, 0, 5))
+    opened(location).alter.add_columns([Field("checked", PrimitiveType("boolean"))])
+    theirs = record_batch([(OffsetRange(NUMBERS, 0, 1000, 1002), A_DATE_MS)])
+    rows = pa.Table.from_batches([theirs]).append_column("checked", pa.array([True, None]))
+    day = pa.array([date(2026, 11, 16)] * 2)
+    write_deltalake(location.url, rows.append_column("date", day), mode="append", schema_mode="merge")
+    land(location, (0, 5, 10))
+
+    # when
+    done = compaction(location, now_s=lambda: A_DATE_MS / 1000 + 10 * 86_400, grace_s=0).run()
+    land(location, (0, 10, 12))
+
+    # then
+    assert (done.merged_files, done.into_files) == (3, 1)
+    read = pl.read_delta(location.url).sort("offset")
+    assert read["offset"].to_list() == [*range(12), 1000, 1001]
+    assert read["checked"].to_list() == [*[None] * 12, True, None]
+    assert read["value"].to_list() == [value_of((NUMBERS, 0), offset) for offset in read["offset"]]
+
+
+def test_a_filter_at_the_highest_timestamp_of_a_file_keeps_its_row(table: Location) -> None:
+    """The statistics have milliseconds. A reader must not skip the file whose maximum is the time itself."""
+    dataset = opened(table).to_pyarrow_dataset()
+    highest = pc.max(dataset.to_table().column("timestamp")).as_py()
+    lazy = pl.scan_delta(table.url, storage_options=dict(table.storage_options) or None)
+
+    for by_arrow, by_polars, rows in (
+        (pc.field("timestamp") >= highest, pl.col("timestamp") >= highest, 2),
+        (pc.field("timestamp") == highest, pl.col("timestamp") == highest, 2),
+        (pc.field("timestamp") > highest, pl.col("timestamp") > highest, 0),
+    ):
+        assert dataset.to_table(filter=by_arrow).num_rows == rows
+        assert lazy.filter(by_polars).collect().height == rows
+    assert len(list(dataset.get_fragments(filter=pc.field("timestamp") >= highest))) == 2, "of six files"
 
 
 def test_duckdb_reads_every_record_over_arrow(table: Location) -> None:

@@ -1,15 +1,21 @@
 """What a task writes: a file for each topic, partition and date, with the rows from the floor on."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
+from holdfast.client.errors import RequestTimedOut
 from holdfast.spark.batch_offsets import OffsetRange
-from holdfast.spark.pipelines.land import parquet_writer
+from holdfast.spark.pipelines.errors import DataLoss
+from holdfast.spark.pipelines.land import parquet_merge, parquet_writer
 from holdfast.spark.pipelines.land.parquet_writer import split, write_rows
+from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.spark.pipelines.location import Location
+from tests.support.s3_emulator import S3Emulator
 from tests.unit.spark.pipelines.land_harness import A_DATE_MS, DAY_MS, data_files, record_batch, written
 
 A, B = OffsetRange("a", 0, 5, 8), OffsetRange("b", 1, 0, 2)
@@ -94,6 +100,79 @@ def test_large_rows_become_several_row_groups(tmp_path: Path, monkeypatch: pytes
     read = pq.ParquetFile(tmp_path / one.path)
     assert read.num_row_groups == 3
     assert read.read().column("offset").to_pylist() == [0, 1, 2, 3, 4, 5]
+
+
+class Cancelled(BaseException):
+    """Not an Exception, like KeyboardInterrupt."""
+
+
+@pytest.mark.parametrize("failure", [DataLoss("orders-0: gone"), RequestTimedOut("late"), KeyError("x"), Cancelled()])
+@pytest.mark.parametrize("store", ["disk", "s3"])
+def test_an_error_of_the_reading_leaves_no_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    store: str,
+    failure: BaseException,
+) -> None:
+    # given a task that has two files open
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    there: list[set[Path]] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield record_batch([(A, A_DATE_MS), (B, A_DATE_MS)])
+        there.append(set(tmp_path.rglob("*.parquet")))
+        raise failure
+
+    # when reading more fails, then the error is that of the reading
+    with pytest.raises(type(failure)) as raised:
+        list(write_rows(rows(), location_in(store, tmp_path, request)))
+    assert raised.value is failure
+    assert len(there[0]) == 2, "the control"
+    assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def location_in(store: str, directory: Path, request: pytest.FixtureRequest) -> Location:
+    if store == "disk":
+        return Location.parse(directory / "lake")
+    s3: S3Emulator = request.getfixturevalue("s3")
+    return Location.parse(f"s3://{s3.new_bucket()}/lake", "table", s3.options)
+
+
+@pytest.mark.parametrize("store", ["disk", "s3"])
+def test_a_merge_that_fails_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, store: str
+) -> None:
+    location = location_in(store, tmp_path, request)
+    files = list(written(write_rows([record_batch([(A, A_DATE_MS), (B, A_DATE_MS)])], location)))
+    left = set(tmp_path.rglob("*.parquet"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fail(*_: object) -> None:
+        raise Cancelled
+
+    monkeypatch.setattr(parquet_merge, "_write", fail)
+    with pytest.raises(Cancelled):
+        parquet_merge.merge_files(TableFiles(location), files)
+
+    assert set(tmp_path.rglob("*.parquet")) == left
+
+
+def test_a_file_that_cannot_be_opened_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3: S3Emulator
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fail(_path: Path) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(parquet_writer, "open_sink", fail)
+    location = Location.parse(f"s3://{s3.new_bucket()}/lake", "table", s3.options)
+
+    (report,) = write_rows([record_batch([(A, A_DATE_MS)])], location)
+
+    assert report.to_pylist()[0]["problem"] == "Too many open files"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,23 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from pyspark.errors import PythonException, StreamingQueryException
 
 from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import BatchOffsets, OffsetRange
 from holdfast.spark.options import stream_options
 from holdfast.spark.pipelines import Aggregate, Land
+from holdfast.spark.pipelines.errors import QueryFailed, Unwritable
 from holdfast.spark.pipelines.location import Location
-from holdfast.spark.pipelines.pipeline_query import _spark_error_text
 from holdfast.spark.pipelines.shared_files import open_files
+from holdfast.spark.pipelines.spark_errors import spark_error_text
 from holdfast.spark.stream_planner import StreamPlanner
 from tests.support.s3_emulator import S3Emulator
 from tests.support.spark_harness import SparkHarness
@@ -28,8 +33,86 @@ def test_errors_of_spark_are_reported_without_its_additions() -> None:
         "exist SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 096b1d61]\n"
     )
 
-    assert _spark_error_text(said) == "the topic 'x' does not exist"
-    assert _spark_error_text("") == "Spark has ended the query"
+    assert spark_error_text(said) == "the topic 'x' does not exist"
+    assert spark_error_text("") == "Spark has ended the query"
+
+
+IN_A_TASK = """
+  An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/venv/holdfast/spark/pipelines/land/land_query.py", line 106, in write
+    at = read_ranges(tasks[number])
+         ^^^^^^^^^^^^^^^^^^^^^^^^^^
+{}
+
+JVM stacktrace:
+org.apache.spark.SparkException
+\tat org.apache.spark.api.python.PythonRunner
+"""
+IN_A_LOST_TASK = """An error occurred while calling o85.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2898)
+"""
+
+
+class Py4JJavaError(Exception):
+    __module__ = "py4j.protocol"
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (
+            PythonException(IN_A_TASK.format("holdfast.spark.watermarks.DataLoss: orders-0: the records\nare gone")),
+            "orders-0: the records are gone",
+        ),
+        (PythonException(IN_A_TASK.format("KeyError: 'key'")), "KeyError: 'key'"),
+        (
+            Py4JJavaError(IN_A_LOST_TASK),
+            "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times",
+        ),
+    ],
+    ids=["ours", "Python's", "Spark's"],
+)
+def test_an_error_of_a_task_is_raised_in_one_sentence(tmp_path: Path, raised: Exception, said: str) -> None:
+    # given a query whose batch has failed in a task
+    session: Any = object()
+    query = Land(session, tmp_path / "lake", OPTIONS, checkpoint=tmp_path / "checkpoint")
+    with patch.object(query, "_process", _raising(raised)), pytest.raises(QueryFailed):  # Spark ends the query
+        _run_batch(query)
+    running: Any = SimpleNamespace(awaitTermination=_raising(StreamingQueryException("it has ended")))
+    query.query = running
+
+    # when
+    with pytest.raises(QueryFailed) as reported:
+        query.wait()
+
+    # then
+    assert str(reported.value) == said
+
+
+def test_an_error_of_the_driver_is_raised_as_it_is(tmp_path: Path) -> None:
+    session: Any = object()
+    query = Land(session, tmp_path / "lake", OPTIONS, checkpoint=tmp_path / "checkpoint")
+    full = Unwritable("there is no room left")
+    with patch.object(query, "_process", _raising(full)), pytest.raises(Unwritable):
+        _run_batch(query)
+
+    assert query._failure is full
+
+
+def _run_batch(query: Land) -> None:
+    rows: Any = object()
+    with patch.object(query, "_ranges", lambda _number: []):
+        query._batch(rows, 0)
+
+
+def _raising(error: Exception) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise error
+
+    return fail
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:

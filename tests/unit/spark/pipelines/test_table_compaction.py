@@ -192,6 +192,22 @@ def test_a_writer_that_commits_after_a_compaction_lands_only_the_rest(table: Loc
     assert len(listed_files(table)) == 2
 
 
+def test_a_merged_file_that_is_gone_before_its_commit_is_not_committed(table: Location) -> None:
+    """Deleted by another compaction, because merging took longer than the grace time."""
+    filled(table)
+    files = TableFiles(table)
+
+    def deleted(merges: Sequence[Merge]) -> list[DataFile]:
+        merged = [merge_files(files, merge.files) for merge in merges]
+        files.remove(merged[0].path)
+        return merged
+
+    with pytest.raises(FileNotFoundError, match="was deleted before its commit"):
+        Compaction(table, deleted).run()
+
+    assert rows_of(table) == every((0, 0, 20))
+
+
 class IgnoresRemovedFiles(DeltaLog):
     """Does not see which files another compaction has replaced."""
 

@@ -13,17 +13,15 @@ from deltalake.schema import PrimitiveType
 from holdfast.client.errors import ConfigError
 from holdfast.spark.batch_offsets import OffsetRange
 from holdfast.spark.pipelines.errors import Damaged, DataLoss, Unwritable
-from holdfast.spark.pipelines.land import delta_table
 from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.delta_entry import entry_name
-from holdfast.spark.pipelines.land.delta_log import DeltaLog
 from holdfast.spark.pipelines.land.writer import LandResult, TableWriter
 from holdfast.spark.pipelines.location import Location
+from holdfast.spark.pipelines.shared_files import LocalFiles, open_files
 from holdfast.types import TopicPartition
 from tests.support.s3_emulator import S3Emulator
 from tests.unit.spark.pipelines.land_harness import (
     TOPIC,
-    ForgetfulNfs,
     data_files,
     end_of,
     every,
@@ -34,6 +32,7 @@ from tests.unit.spark.pipelines.land_harness import (
     rows_of,
     writing,
 )
+from tests.unit.spark.pipelines.places import ForgetfulNfs
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -119,7 +118,7 @@ def test_of_two_writers_at_the_same_offset_one_enters_and_the_other_lands_the_re
 
 
 def test_an_entry_whose_response_was_lost_is_kept_with_its_files(on_disk: Location) -> None:
-    landed = lands(new_writer(on_disk, ForgetfulNfs()), on_disk, (0, 0, 10))
+    landed = lands(new_writer(on_disk, LocalFiles(on_disk.path, ForgetfulNfs())), on_disk, (0, 0, 10))
 
     assert (landed.rows, landed.already) == (10, 0)
     assert rows_of(on_disk) == every((0, 0, 10))
@@ -185,23 +184,24 @@ def test_a_full_disk_is_one_clear_error_and_the_batch_lands_when_there_is_room(t
     assert rows_of(table) == every((0, 0, 10), (1, 0, 10))
 
 
-def test_a_file_that_is_gone_before_its_commit_is_not_committed(on_disk: Location) -> None:
-    """Swept, because the batch took longer than the grace time."""
-    writer, batch = new_writer(on_disk), ranges((0, 0, 10))
-    write = writing(on_disk)
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_file_that_is_gone_before_its_commit_is_not_committed(table: Location, partitions: int) -> None:
+    """Deleted by a compaction, because the batch took longer than the grace time."""
+    whole = [(at, 0, 10) for at in range(partitions)]
+    writer, batch = new_writer(table), ranges(*whole)
+    write = writing(table)
 
-    def swept(wanted: Sequence[OffsetRange]) -> list[DataFile]:
+    def deleted(wanted: Sequence[OffsetRange]) -> list[DataFile]:
         files = list(write(wanted))
-        for file in files:
-            (on_disk.path / file.path).unlink()
+        open_files(table).remove(files[-1].path)
         return files
 
-    with pytest.raises(Unwritable, match="No such file"):
-        writer.land(batch, swept)
+    with pytest.raises(Unwritable, match=r"parquet was deleted before its commit.*; nothing is lost"):
+        writer.land(batch, deleted)
 
-    assert end_of(on_disk) is None
+    assert end_of(table) is None
     writer.land(batch, write)
-    assert rows_of(on_disk) == every((0, 0, 10))
+    assert rows_of(table) == every(*whole)
 
 
 def test_a_topic_whose_name_begins_with_a_dot_is_in_the_table(table: Location) -> None:
@@ -316,27 +316,3 @@ def test_a_table_of_manifests_is_refused(on_disk: Location) -> None:
 
     with pytest.raises(ConfigError, match="with manifests instead of a Delta log"):
         land(on_disk, (0, 0, 10))
-
-
-@pytest.mark.parametrize(("failures", "warnings"), [(0, 0), (2, 0), (3, 1)])
-def test_a_checkpoint_that_fails_is_repeated(
-    on_disk: Location,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    failures: int,
-    warnings: int,
-) -> None:
-    attempts: list[Location] = []
-
-    def write_checkpoint(location: Location) -> int:
-        attempts.append(location)
-        if len(attempts) <= failures:
-            raise Unwritable("Expected contiguous commit files, but found gap")
-        return 0
-
-    monkeypatch.setattr(delta_table, "write_checkpoint", write_checkpoint)
-
-    DeltaLog(on_disk)._write_checkpoint()
-
-    assert len(attempts) == min(failures + 1, 3)
-    assert len(caplog.records) == warnings

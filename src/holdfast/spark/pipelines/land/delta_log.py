@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("holdfast.spark")
 
-CHECKPOINT_ATTEMPTS: Final = 3
-"""delta-rs lists the files of the log. If a writer creates entries meanwhile, the list may lack one and have the next
-one, and delta-rs rejects the log."""
 _CHECKPOINT_TIMEOUT_S: Final = 60.0
 
 
@@ -70,7 +67,7 @@ class DeltaLog:
         return table
 
     def refresh(self) -> None:
-        """Reads the entries of other writers."""
+        """Reads the entries of other writers. If it raises an error, the next call reads the same entries again."""
         if self._version is None:
             return
         version, last, seen = self._version, self._last, []
@@ -80,13 +77,20 @@ class DeltaLog:
         if not self._is_unchanged():
             self._load(self._ends)
             return
+        self._flush(self._version, version)
+        if any(one.changes_table for one in seen):
+            self._check_table()
         self._version, self._last = version, last
         for one in seen:
             self._ends.update((where, end) for where, end in one.ends.items() if where in self._ends)
             if self.removed is not None:
                 self.removed |= one.removed
-        if any(one.changes_table for one in seen):
-            self._check_table()
+
+    def _flush(self, after: int, version: int) -> None:
+        """The entries of this writer are flushed, and those of other programs perhaps not. If an earlier entry were
+        lost by a power failure and a later one were not, then nobody could read the table."""
+        if names := [entry_name(number) for number in range(after + 1, version + 1)]:
+            self._files.flush(names)
 
     def _is_unchanged(self) -> bool:
         """Whether the last entry that was read has not been deleted since."""
@@ -105,15 +109,18 @@ class DeltaLog:
         self._use(open_table(self.location) or create_table(self.location), partitions)
 
     def _use(self, table: DeltaTable, partitions: Iterable[TopicPartition]) -> None:
-        from holdfast.spark.pipelines.land.delta_table import delta_errors
+        from holdfast.spark.pipelines.land.delta_table import check_table, listing
 
+        opened = table.version()
         while True:
             version = table.version()
             self._last = self._files.read(entry_name(version))
-            with delta_errors(self.location):
-                table.update_incremental()
+            listing(self.location, table.update_incremental)
             if table.version() == version:  # so this was the last entry when it was read
                 break
+        if version > opened:
+            self._flush(opened, version)
+            check_table(table, self.location)
         self._version = version
         self._ends = {where: table.transaction_version(application_id(where)) for where in partitions}
         self.removed = None
@@ -171,14 +178,10 @@ class DeltaLog:
     def _write_checkpoint(self) -> None:
         from holdfast.spark.pipelines.land.delta_table import write_checkpoint
 
-        for attempt in range(CHECKPOINT_ATTEMPTS):
-            try:
-                write_checkpoint(self.location)
-            except Unwritable as error:
-                if attempt == CHECKPOINT_ATTEMPTS - 1:
-                    logger.warning("could not write a checkpoint of the table's log; a later one will do: %s", error)
-            else:
-                return
+        try:
+            write_checkpoint(self.location)
+        except Unwritable as error:
+            logger.warning("could not write a checkpoint of the table's log; a later one will do: %s", error)
 
     def close(self) -> None:
         """Waits for a checkpoint that is being written."""

@@ -7,11 +7,11 @@ before it, so these are flushed when the table is opened.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -56,6 +56,12 @@ _MAX_WRITER_VERSION: Final = 2
 _FEATURES_VERSION: Final = 7
 """From this version on, a table lists its features."""
 _CONDITIONS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+_TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
+_LISTING_ATTEMPTS: Final = 5
+_LISTING_PAUSE_S: Final = 0.05
+_GAP: Final = "Expected contiguous commit files"
+
+T = TypeVar("T")
 
 
 def schema() -> Schema:
@@ -65,15 +71,24 @@ def schema() -> Schema:
 
 def open_table(location: Location) -> DeltaTable | None:
     """None if it does not exist. Raises ConfigError if it is not a table that Holdfast can land into."""
-    with delta_errors(location):
-        try:
-            table = DeltaTable(location.url, storage_options=dict(location.storage_options) or None)
-        except TableNotFoundError:
-            return None
+    table = listing(location, lambda: _loaded_if_exists(location))
+    if table is None:
+        return None
     check_table(table, location)
     if location.is_local:
-        flush_log(location.path, table.version())
+        flush_log(location.path)
     return table
+
+
+def _loaded(location: Location) -> DeltaTable:
+    return DeltaTable(location.url, storage_options=dict(location.storage_options) or None)
+
+
+def _loaded_if_exists(location: Location) -> DeltaTable | None:
+    try:
+        return _loaded(location)
+    except TableNotFoundError:
+        return None
 
 
 def existing_table(location: Location) -> DeltaTable:
@@ -113,17 +128,16 @@ def create_table(location: Location) -> DeltaTable:
 
 def write_checkpoint(location: Location) -> int:
     """Returns the version of the checkpoint."""
-    with delta_errors(location):
-        table = DeltaTable(location.url, storage_options=dict(location.storage_options) or None)
-        table.create_checkpoint()
+    table = listing(location, lambda: _loaded(location))
+    listing(location, table.create_checkpoint)
     if location.is_local:
-        flush_log(location.path, table.version())
+        flush_log(location.path)
     return table.version()
 
 
 def check_table(table: DeltaTable, location: Location) -> None:
     """Raises ConfigError."""
-    problem = _protocol_problem(table) or _columns_problem(table)
+    problem = _protocol_problem(table) or _property_problem(table) or _columns_problem(table)
     if problem is not None:
         raise ConfigError(f"the Delta table {location} {problem}; land the topics into another path")
 
@@ -136,6 +150,17 @@ def _protocol_problem(table: DeltaTable) -> str | None:
         return f"has the writer version {protocol.min_writer_version}, and Holdfast supports {_MAX_WRITER_VERSION}"
     foreign = sorted(set(protocol.writer_features or ()) - _WRITABLE_FEATURES)
     return f"has features that Holdfast does not support ({', '.join(foreign)})" if foreign else None
+
+
+def _property_problem(table: DeltaTable) -> str | None:
+    """The ends of the partitions are transactions. If one expires, its partition looks like a new one."""
+    retention = table.metadata().configuration.get(_TRANSACTION_RETENTION)
+    if retention is None:
+        return None
+    return (
+        f"has the property {_TRANSACTION_RETENTION} ({retention}), by which the offsets up to which each partition is "
+        "in the table expire, so that records would be landed twice"
+    )
 
 
 def _columns_problem(table: DeltaTable) -> str | None:
@@ -164,6 +189,21 @@ def _type_of(kind: Any) -> Any:
     return "struct", [(field["name"], _type_of(field["type"])) for field in kind["fields"]]
 
 
+def listing(location: Location, action: Callable[[], T]) -> T:
+    """Calls a function of delta-rs that lists the files of the log. If a writer creates entries meanwhile, the list may
+    lack one and have the next one, and delta-rs rejects the log; so the log is listed again. Raises Unwritable."""
+    for _ in range(_LISTING_ATTEMPTS - 1):
+        try:
+            with delta_errors(location):
+                return action()
+        except Unwritable as error:
+            if _GAP not in str(error):
+                raise
+        time.sleep(_LISTING_PAUSE_S)
+    with delta_errors(location):
+        return action()
+
+
 @contextmanager
 def delta_errors(location: Location) -> Iterator[None]:
     """Errors of delta-rs as Unwritable, in one line."""
@@ -175,28 +215,16 @@ def delta_errors(location: Location) -> Iterator[None]:
         raise Unwritable.because(str(location), OSError(None, one_line(str(error)))) from error
 
 
-def flush_log(table: Path, version: int) -> None:
-    """The entries since the last checkpoint up to this version, and the checkpoint."""
-    log = table / LOG
+def flush_log(table: Path) -> None:
+    """The entries since the last checkpoint, and the checkpoint."""
+    log, disk = table / LOG, Disk()
     try:
         last = json.loads((log / _LAST_CHECKPOINT).read_bytes())["version"]
     except (FileNotFoundError, ValueError, KeyError):
-        last = -1
-    names = [*(Path(entry_name(number)).name for number in range(max(0, last), version + 1)), _LAST_CHECKPOINT]
-    names += [path.name for path in log.glob(f"{last:020d}.checkpoint*")] if last >= 0 else []
-    for name in names:
-        _flush(log / name)
-    disk = Disk()
+        last = 0
+    first = Path(entry_name(last)).stem
+    for name in disk.names(log):
+        if name == _LAST_CHECKPOINT or (first <= name and name.endswith((".json", ".parquet"))):
+            disk.flush(log / name)
     for directory in (log, table, table.parent):
         disk.sync_directory(directory)
-
-
-def _flush(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -92,7 +92,8 @@ def _on_executor(
     location: Location, tasks: Sequence[Sequence[OffsetRange]], options: ReadOptions
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     """Gets the numbers of the tasks as rows, and writes the files of these tasks."""
-    kafka, include_headers, fail_on_data_loss = options.kafka, options.include_headers, options.fail_on_data_loss
+    kafka = options.record_settings
+    include_headers, fail_on_data_loss = options.include_headers, options.fail_on_data_loss
 
     def write(numbers: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         from holdfast.spark.fetching import read_ranges

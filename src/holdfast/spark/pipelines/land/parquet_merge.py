@@ -45,7 +45,7 @@ def merge_files(files: TableFiles, sources: Sequence[DataFile]) -> DataFile:
         with open_sink(local) as sink:
             rows = _copy(files, sources, sink)
         size_bytes = files.publish(path, local)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             local.unlink(missing_ok=True)
         raise

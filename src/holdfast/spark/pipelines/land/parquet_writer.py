@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import date
 from typing import Any, Final
@@ -76,6 +76,9 @@ def write_rows(batches: Iterable[pa.RecordBatch], location: Location) -> Iterato
     except OSError as error:
         files.abort()
         reports = [problem_report(error)]
+    except BaseException:  # the rows are read here, too
+        files.abort()
+        raise
     if reports:
         yield pa.RecordBatch.from_pylist(reports, REPORT_SCHEMA)
 
@@ -139,11 +142,13 @@ class _OpenFile:
         self.buffered_bytes = 0
         self._schema = _file_columns(rows).schema
         self._local = files.local_path(self._path)
-        self._sink = open_sink(self._local)
-        self._parquet: Any = self._sink  # until there is one
+        self._closing: list[Callable[[], Any]] = [self._local.unlink]
         try:
+            self._sink = open_sink(self._local)
+            self._closing.insert(0, self._sink.close)
             self._parquet = pq.ParquetWriter(self._sink, self._schema, **OPTIONS)
-        except OSError:
+            self._closing.insert(0, self._parquet.close)
+        except BaseException:
             self.abort()
             raise
 
@@ -185,9 +190,9 @@ class _OpenFile:
 
     def abort(self) -> None:
         """On a full disk closing fails as well, and the partial file must be deleted."""
-        for end in (self._parquet.close, self._sink.close, self._local.unlink):
+        for close in self._closing:
             with contextlib.suppress(OSError, ValueError, pa.ArrowException):
-                end()
+                close()
 
 
 def file_path(topic: str, day: str, partition: int, first: int) -> str:

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 from deltalake import PostCommitHookProperties
 
 from holdfast.client.errors import ConfigError
-from holdfast.spark.pipelines.durable_files import UNFINISHED, Disk
+from holdfast.spark.pipelines.durable_files import UNFINISHED
 from holdfast.spark.pipelines.errors import Unwritable
 from holdfast.spark.pipelines.land.data_file import DataFile
 from holdfast.spark.pipelines.land.delta_entry import LOG, Entry
 from holdfast.spark.pipelines.land.delta_log import DeltaLog
-from holdfast.spark.pipelines.land.delta_table import delta_errors, existing_table, flush_log
+from holdfast.spark.pipelines.land.delta_table import existing_table, flush_log, listing
 from holdfast.spark.pipelines.land.table_files import TableFiles
 from holdfast.spark.pipelines.location import Location
-from holdfast.spark.pipelines.shared_files import open_files
+from holdfast.spark.pipelines.shared_files import SharedFiles
+from holdfast.spark.pipelines.spark_errors import spark_errors
 from holdfast.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def compact(
     location = Location.parse(path, "table", storage_options)
 
     def merge_all(merges: Sequence[Merge]) -> list[DataFile]:
-        return merge_with_spark(spark, location, merges)
+        with spark_errors():
+            return merge_with_spark(spark, location, merges)
 
     try:
         return Compaction(location, merge_all, before=before, target_bytes=target_bytes, grace_s=grace_s).run(topics)
@@ -100,12 +102,12 @@ class Compaction:
         target_bytes: int = TARGET_BYTES,
         grace_s: float = GRACE_S,
         now_s: Callable[[], float] = time.time,
-        disk: Disk | None = None,
+        files: SharedFiles | None = None,
     ) -> None:
-        """`disk` is for tests."""
+        """`files` is for tests."""
         self._location = location
-        self._files = TableFiles(location, disk)
-        self._log = DeltaLog(location, open_files(location, disk))
+        self._files = TableFiles(location, files)
+        self._log = DeltaLog(location, files)
         self._merge_all = merge_all
         self._before = (before or datetime.fromtimestamp(now_s(), UTC).date()).isoformat()
         self._target_bytes = target_bytes
@@ -134,6 +136,7 @@ class Compaction:
         while merged:
             for merge, file in merged.items():
                 assert file.rows == sum(one.rows for one in merge.files), "a merge has as many rows as its files"
+            self._files.mark_used(merged.values())
             at_ms = int(self._now_s() * 1000)
             removed = [file for merge in merged for file in merge.files]
             if self._log.append(Entry(list(merged.values()), "land-compact", at_ms, removed=removed)):
@@ -160,18 +163,22 @@ class Compaction:
         the log that are older than the table's `delta.logRetentionDuration` (30 days)."""
         hours = math.ceil(self._grace_s / _HOUR_S)
         table = existing_table(self._location)
-        with delta_errors(self._location):
-            table.create_checkpoint()
-            if self._location.is_local:
-                flush_log(self._location.path, table.version())
-            table.cleanup_metadata()
-            deleted = table.vacuum(
+        listing(self._location, table.create_checkpoint)
+        if self._location.is_local:
+            flush_log(self._location.path)
+        listing(self._location, table.cleanup_metadata)
+        deleted = listing(
+            self._location,
+            lambda: table.vacuum(
                 hours,
                 dry_run=False,
                 enforce_retention_duration=False,
                 full=True,
                 post_commithook_properties=PostCommitHookProperties(False, False),
-            )
+            ),
+        )
+        if deleted and self._location.is_local:  # delta-rs has written entries about it
+            flush_log(self._location.path)
         self._done.deleted_files += len(deleted) + self._delete_unfinished()
 
     def _delete_unfinished(self) -> int:

@@ -4,28 +4,31 @@ them."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from holdfast.spark.pipelines.durable_files import Disk
 from holdfast.spark.pipelines.location import Location
-from holdfast.spark.pipelines.shared_files import open_files, s3_errors
+from holdfast.spark.pipelines.shared_files import SharedFiles, open_files, s3_errors
 
 if TYPE_CHECKING:
     from holdfast.spark.pipelines.land.data_file import DataFile
+
+_CONCURRENT_REQUESTS: Final = 16
 
 
 class TableFiles:
     """Used on the driver, and in the tasks on the executors."""
 
-    def __init__(self, location: Location, disk: Disk | None = None) -> None:
+    def __init__(self, location: Location, files: SharedFiles | None = None) -> None:
+        """`files` is for tests."""
         self._location = location
-        self._disk = disk or Disk()
-        self._files = open_files(location, self._disk)
-        self._synced: set[Path] = set()
+        self._files = files or open_files(location)
+        self._synced: set[str] = set()
 
     # -- in a task -----------------------------------------------------------------------------------------------------
 
@@ -75,21 +78,37 @@ class TableFiles:
 
     def make_durable(self, files: Iterable[DataFile]) -> None:
         """The content of the files is on the device already; this makes their names durable."""
-        if not self._location.is_local:
-            return
-        table = self._location.path
-        for directory in {(table / file.path).parent for file in files}:
-            self._disk.sync_directory(directory)
+        for directory in sorted({file.path.rpartition("/")[0] for file in files}):
+            self._files.sync_directories([directory])
             if directory not in self._synced:
-                self._disk.sync_directory(directory.parent)
-                self._disk.sync_directory(table)
+                self._files.sync_directories([directory.rpartition("/")[0], ""])
                 self._synced.add(directory)
 
     def mark_used(self, files: Iterable[DataFile]) -> None:
-        """Before a commit: compaction deletes old files that no entry lists, and the batch may have taken long."""
-        if self._location.is_local:
-            for file in files:
-                self._disk.touch(self._location.path / file.path)
+        """Before a commit: a compaction deletes files that no entry lists after its grace time, and writing the files
+        may have taken longer. Raises FileNotFoundError.
+
+        On a disk, the files are then as old as new ones. S3 cannot do that, so each file is looked up, for every
+        commit. The age of the batch does not show whether a look-up is necessary: the grace time is an option of
+        another command, and the clock of a suspended machine may stand still.
+        """
+        paths = [file.path for file in files]
+        if self._location.is_local or len(paths) <= 1:
+            for path in paths:
+                self._touch(path)
+            return
+        with ThreadPoolExecutor(min(len(paths), _CONCURRENT_REQUESTS), "holdfast-look-up") as pool:
+            for _ in pool.map(self._touch, paths):
+                pass
+
+    def _touch(self, path: str) -> None:
+        try:
+            self._files.touch(path)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                errno.ENOENT,
+                f"{path} was deleted before its commit, because it was older than the grace time of a compaction",
+            ) from error
 
     def remove(self, path: str) -> None:
         self._files.remove(path)
