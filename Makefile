@@ -9,10 +9,11 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka demo lint format test test-real conformance conformance-random fuzz bench performance docs clean
+.PHONY: help setup java kafka demo demo-gateway lint format test test-real conformance conformance-random fuzz bench performance docs clean
 
 help:
 	@echo "make demo       redeploy Spark and a consumer in one group without a rebalance (about four minutes)"
+	@echo "make demo-gateway  scale a group up and kill the gateway, on a Kafka cluster of three brokers (about two minutes)"
 	@echo "make test       the fast tests (a few minutes)"
 	@echo "make test-real  the tests with Apache Kafka, Spark and other clients (installs them)"
 	@echo "make conformance  compare the answers to group requests with those of Apache Kafka"
@@ -36,6 +37,9 @@ kafka:
 
 demo: setup
 	@JAVA_HOME="$$(dirname "$$(dirname "$$(scripts/java-ensure)")")" $(BIN)/python -m examples.demo
+
+demo-gateway: setup kafka
+	@$(BIN)/python -m examples.demo_gateway
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -29,7 +29,9 @@ class Orders:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(TIMEOUT_S)
         # Records never time out: a busy broker stores them later.
-        config = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 0}
+        config: dict[str, bool | int] = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 0}
+        # Errors only. A Kafka broker that has just started refuses the first request for a producer id.
+        config["log_level"] = 3
         self._producer = Producer({"bootstrap.servers": bootstrap, **config})
         self._number = 0
 
