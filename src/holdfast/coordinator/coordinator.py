@@ -33,6 +33,7 @@ from holdfast.coordinator.extensions import (
 )
 from holdfast.coordinator.extensions.hooks import EXTENSIONS
 from holdfast.coordinator.group_extensions import Extensions
+from holdfast.coordinator.group_queries import GroupQueries
 from holdfast.coordinator.group_registry import GroupRegistry
 from holdfast.coordinator.offsets import commit, delete
 from holdfast.coordinator.offsets.commit import Commit
@@ -70,6 +71,7 @@ class GroupCoordinator:
         self._ctx = Context(config, partition_count_of, EXTENSIONS, leave_group.session_expired)
         self._registry = GroupRegistry(partition_count)
         self._groups = self._registry.groups
+        self.queries: Final = GroupQueries(self._registry)
         self._answered_batches: list[JoinBatch] = []
         """Batches of which every entry has its response, unless that is taken back before the command ends."""
         self._topics_deleted_while_loading: set[str] = set()
@@ -165,38 +167,6 @@ class GroupCoordinator:
 
     def is_loading(self, group_id: str) -> bool:
         return self._registry.is_loading(group_id)
-
-    @property
-    def is_anything_loading(self) -> bool:
-        return self._registry.is_anything_loading
-
-    @property
-    def is_anything_lost(self) -> bool:
-        """Whether another broker serves some of the partitions."""
-        return self._registry.is_anything_lost
-
-    def is_unavailable(self, group_id: str) -> bool:
-        """Whether the group is being loaded, or another broker serves it."""
-        return isinstance(self._registry.find(group_id, needs_id=False), ErrorCode)
-
-    def has_history(self, group_id: str) -> bool:
-        """Whether the group exists here: it had members, or has offsets."""
-        group = self._groups.get(group_id)
-        return group is not None and group.has_history
-
-    def has_members(self, group_id: str) -> bool:
-        """Whether the group has members, or gave out an id for one that is about to join."""
-        group = self._groups.get(group_id)
-        return group is not None and bool(group.members.all_members or group.members.pending_member_ids)
-
-    def group_ids(self) -> list[str]:
-        """Of all groups that are loaded."""
-        return list(self._groups)
-
-    def committed_topics(self, group_id: str) -> set[str]:
-        """The topics of which the group has committed offsets."""
-        group = self._groups.get(group_id)
-        return set() if group is None else {topic for topic, _ in group.stored.offsets}
 
     # -- time ----------------------------------------------------------------------------------------------------------
 

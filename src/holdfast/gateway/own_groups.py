@@ -100,11 +100,11 @@ class OwnGroups:
         if group_id in self._adopting or group_id in self._releasing or group_id in self._giving_up:
             return False
         coordinator = self._groups.coordinator
-        if coordinator.has_history(group_id) or not group_id:
+        if coordinator.queries.has_history(group_id) or not group_id:
             return True
         # A held name alone is not enough, because the offsets may not be copied yet.
         is_adopted = group_id in self._adopted and self._names.is_held(group_id)
-        return is_adopted or coordinator.is_unavailable(group_id)
+        return is_adopted or coordinator.queries.is_unavailable(group_id)
 
     async def adopt(self, group_id: str) -> ErrorCode:
         """Makes the group ready. Returns the error for its requests."""
@@ -146,7 +146,7 @@ class OwnGroups:
 
     def _add_adopted(self, group_id: str) -> None:
         if len(self._adopted) >= MAX_ADOPTED:
-            has_history = self._groups.coordinator.has_history
+            has_history = self._groups.coordinator.queries.has_history
             self._adopted = {one for one in self._adopted if not has_history(one) and self._names.is_held(one)}
         self._adopted.add(group_id)
 
@@ -193,7 +193,7 @@ class OwnGroups:
     def committed_topics(self, group_id: str) -> set[str]:
         found = self._read.get(group_id)
         topics = set() if found is None else {topic for topic, _ in found[2]}
-        return topics | self._groups.coordinator.committed_topics(group_id)
+        return topics | self._groups.coordinator.queries.committed_topics(group_id)
 
     async def describe_in_kafka(self, group_id: str) -> DescribedGroup | None:
         """None if Kafka does not have the group, or only the gateway's member in it.
@@ -225,7 +225,7 @@ class OwnGroups:
 
     def conflict(self, group_id: str, text: str) -> None:
         """A name is in use on both sides. Consumers that go around the gateway read the same partitions."""
-        if self._groups.coordinator.is_unavailable(group_id):
+        if self._groups.coordinator.queries.is_unavailable(group_id):
             return
         logger.error("%s", text)
         described = self._groups.coordinator.describe_group(group_id, DESCRIBE_VERSION, with_extensions=True)
@@ -243,9 +243,9 @@ class OwnGroups:
     def is_own(self, group_id: str) -> bool:
         """Also if nobody knows, because the group is being loaded: its name must not be given up."""
         coordinator = self._groups.coordinator
-        if coordinator.has_history(group_id) or coordinator.is_unavailable(group_id):
+        if coordinator.queries.has_history(group_id) or coordinator.queries.is_unavailable(group_id):
             return True
-        return group_id in self._adopting or coordinator.has_members(group_id)
+        return group_id in self._adopting or coordinator.queries.has_members(group_id)
 
     def deleted(self, group_id: str) -> None:
         """The coordinator has deleted the group. Its offsets in Kafka, from before the adoption, must not come back."""

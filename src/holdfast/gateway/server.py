@@ -227,17 +227,19 @@ class Gateway:
     async def _hold_names(self) -> None:
         """When all groups are loaded."""
         coordinator = self.groups.coordinator
-        while coordinator.is_anything_loading or coordinator.is_anything_lost:  # noqa: ASYNC110 - no event for both
+        while coordinator.queries.is_anything_loading or coordinator.queries.is_anything_lost:  # noqa: ASYNC110 - no event for both
             await asyncio.sleep(_POLL_S)
         await self._delete_offsets_of_deleted_topics()
-        self.names.hold_all(coordinator.group_ids())
+        self.names.hold_all(coordinator.queries.group_ids())
         self.names.start()
         await self.names.release_orphans()
 
     async def _delete_offsets_of_deleted_topics(self) -> None:
         """Of topics that were deleted while no gateway ran."""
         coordinator = self.groups.coordinator
-        committed = {topic for name in coordinator.group_ids() for topic in coordinator.committed_topics(name)}
+        committed = {
+            topic for name in coordinator.queries.group_ids() for topic in coordinator.queries.committed_topics(name)
+        }
         for topic in await self.topics.confirmed_missing(committed):
             self.groups.topic_deleted(topic)
 

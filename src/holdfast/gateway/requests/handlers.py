@@ -156,7 +156,7 @@ def delete_groups(services: GatewayServices, request: DeleteGroupsRequest, conte
 
 def offset_delete(services: GatewayServices, request: OffsetDeleteRequest, context: RoutedContext) -> Work[Any]:
     """A group without members whose last offset is deleted does not exist any more."""
-    had_history = services.groups.coordinator.has_history(request.group_id)
+    had_history = services.groups.coordinator.queries.has_history(request.group_id)
     response: Any = yield HANDLERS[OFFSET_DELETE.key].function(services, request, context)
     if had_history and not services.own_groups.is_own(request.group_id):
         services.own_groups.deleted(request.group_id)

@@ -259,7 +259,7 @@ class RequestsHarness:
         self.requests = LocalRequests(services, self.authorizer)
         self.clock.start()
         self.groups.start()
-        while self.groups.coordinator.is_anything_loading:  # noqa: ASYNC110 - there is no event
+        while self.groups.coordinator.queries.is_anything_loading:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
         return self
 
