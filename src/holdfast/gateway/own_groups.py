@@ -99,12 +99,12 @@ class OwnGroups:
         """The group can be served at once."""
         if group_id in self._adopting or group_id in self._releasing or group_id in self._giving_up:
             return False
-        coordinator = self._groups.coordinator
-        if coordinator.queries.has_history(group_id) or not group_id:
+        groups = self._groups.coordinator.queries
+        if groups.has_history(group_id) or not group_id:
             return True
         # A held name alone is not enough, because the offsets may not be copied yet.
         is_adopted = group_id in self._adopted and self._names.is_held(group_id)
-        return is_adopted or coordinator.queries.is_unavailable(group_id)
+        return is_adopted or groups.is_unavailable(group_id)
 
     async def adopt(self, group_id: str) -> ErrorCode:
         """Makes the group ready. Returns the error for its requests."""
@@ -242,10 +242,10 @@ class OwnGroups:
 
     def is_own(self, group_id: str) -> bool:
         """Also if nobody knows, because the group is being loaded: its name must not be given up."""
-        coordinator = self._groups.coordinator
-        if coordinator.queries.has_history(group_id) or coordinator.queries.is_unavailable(group_id):
+        groups = self._groups.coordinator.queries
+        if groups.has_history(group_id) or groups.is_unavailable(group_id):
             return True
-        return group_id in self._adopting or coordinator.queries.has_members(group_id)
+        return group_id in self._adopting or groups.has_members(group_id)
 
     def deleted(self, group_id: str) -> None:
         """The coordinator has deleted the group. Its offsets in Kafka, from before the adoption, must not come back."""

@@ -226,20 +226,18 @@ class Gateway:
 
     async def _hold_names(self) -> None:
         """When all groups are loaded."""
-        coordinator = self.groups.coordinator
-        while coordinator.queries.is_anything_loading or coordinator.queries.is_anything_lost:  # noqa: ASYNC110 - no event for both
+        groups = self.groups.coordinator.queries
+        while groups.is_anything_loading or groups.is_anything_lost:  # noqa: ASYNC110 - there is no event for both
             await asyncio.sleep(_POLL_S)
         await self._delete_offsets_of_deleted_topics()
-        self.names.hold_all(coordinator.queries.group_ids())
+        self.names.hold_all(groups.group_ids())
         self.names.start()
         await self.names.release_orphans()
 
     async def _delete_offsets_of_deleted_topics(self) -> None:
         """Of topics that were deleted while no gateway ran."""
-        coordinator = self.groups.coordinator
-        committed = {
-            topic for name in coordinator.queries.group_ids() for topic in coordinator.queries.committed_topics(name)
-        }
+        groups = self.groups.coordinator.queries
+        committed = {topic for name in groups.group_ids() for topic in groups.committed_topics(name)}
         for topic in await self.topics.confirmed_missing(committed):
             self.groups.topic_deleted(topic)
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from holdfast.wire.errors import WireError
 from holdfast.wire.fields import ZERO_UUID
 from holdfast.wire.group_records import (
+    ClaimKey,
+    ClaimValue,
     ExtensionsKey,
     ExtensionsValue,
     GenerationKey,
@@ -28,7 +30,9 @@ from holdfast.wire.group_records import (
     OffsetCommitValue,
     RegisteredMember,
     UnassignedTopic,
+    decode_claim_key,
     decode_record,
+    encode_claim,
     encode_key,
     encode_value,
     partition_for,
@@ -147,6 +151,18 @@ def test_an_unknown_kind_of_key_is_skipped_whatever_its_record_holds(version: in
 
     assert decode_record(key + b"\x00\x01g", b"\x00\x09 anything") is None
     assert decode_record(key, None) is None
+
+
+def test_a_claim_is_not_a_record_of_a_group_and_its_format_is_read_from_its_key() -> None:
+    key, value = encode_claim(ClaimKey(3), ClaimValue(7, 2, "gateway"))
+
+    assert key == bytes.fromhex("2713 0003")
+    assert value == bytes.fromhex("0000 0000000000000007 0002 0007") + b"gateway"
+    assert decode_record(key, value) is None
+    assert decode_claim_key(key) == ClaimKey(3)
+    assert decode_claim_key(OFFSET_KEY_BYTES) is None
+    with pytest.raises(WireError):
+        decode_claim_key(key[:-1])
 
 
 def test_the_offset_key_of_the_oldest_brokers_means_the_same() -> None:
