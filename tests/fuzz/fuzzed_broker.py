@@ -176,7 +176,7 @@ class MemoryGroupLog:
             assert decoded is not None
             yield [decoded]
 
-    def replay_failed(self, partition: int, reason: str) -> bool:  # noqa: ARG002
+    def replay_failed(self, partition: int, reason: str) -> bool:
         return True
 
     def compact(self) -> None:

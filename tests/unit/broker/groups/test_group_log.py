@@ -67,7 +67,7 @@ class RemoteLog:
     def replay(self, partition: int) -> Iterator[Sequence[GroupRecord]]:
         return self._read(list(self.records[partition]), self.may_read)
 
-    def replay_failed(self, partition: int, reason: str) -> bool:  # noqa: ARG002
+    def replay_failed(self, partition: int, reason: str) -> bool:
         return True
 
     @staticmethod

@@ -77,7 +77,7 @@ class MemoryGroupLog:
     def replay(self, partition: int) -> Iterator[Sequence[GroupRecord]]:
         return iter(())
 
-    def replay_failed(self, partition: int, reason: str) -> bool:  # noqa: ARG002
+    def replay_failed(self, partition: int, reason: str) -> bool:
         return False
 
 
