@@ -79,7 +79,7 @@ test-real: setup
 	$(BIN)/python -m pytest $(SENSITIVE) -m real -q
 
 # Tests of real parts that answer too slowly when another test uses the machine.
-SENSITIVE := tests/holdfast_client tests/groups tests/spark tests/unit/spark
+SENSITIVE := tests/holdfast_client tests/groups tests/spark tests/unit/spark tests/gateway
 
 conformance: setup kafka
 	$(BIN)/python -m pytest tests/conformance -q
