@@ -52,5 +52,6 @@ NOT_SHOWN: dict[int, str] = {
     **dict.fromkeys((61, 62), "ApiVersions: tests/kafka_parity/test_api_versions_like_kafka.py"),
     **dict.fromkeys((63, 64), "the cluster, not groups: tests/kafka_parity/test_admin_like_kafka.py"),
     70: "only Holdfast's own client asks so: tests/unit/membership/test_lost_syncs.py",
+    71: "it needs a disk that hangs: tests/unit/coordinator/test_slow_and_failing_appends.py",
 }
 """Differences outside groups, those that Kafka cannot show, and those that only other tests bring about."""

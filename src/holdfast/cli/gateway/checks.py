@@ -242,6 +242,7 @@ class Checks:
     def _join_at_kafka(self, deadline: float) -> tuple[Address, ErrorCode]:
         """The answer of Kafka's coordinator, and its address. It may be loading the group."""
         assert self.kafka is not None
+        before: Mapping[Address, ErrorCode | str] = {}
         while True:
             answers = self._asked_at_kafka(self.kafka, deadline)
             for address, answer in answers.items():
@@ -249,11 +250,13 @@ class Checks:
                     return address, answer
             answered = [one for one in answers.values() if isinstance(one, ErrorCode)]
             if not answered or not self.kafka.pause_before_retry(deadline):
+                # The last attempt may have had no time left for an answer.
                 said = (
                     f"{address} answers {answer.name}" if isinstance(answer, ErrorCode) else answer
-                    for address, answer in answers.items()
+                    for address, answer in ((not answered and before) or answers).items()
                 )
                 raise CheckFailed(f"no address of --kafka could be asked for the group: {'; '.join(said)}")
+            before = answers
 
     def _asked_at_kafka(self, kafka: ClusterClient, deadline: float) -> dict[Address, ErrorCode | str]:
         """The answer to a JoinGroup, or the failure, of each given address and of the coordinator that they name. On
