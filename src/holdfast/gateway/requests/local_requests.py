@@ -105,7 +105,10 @@ class LocalRequests:
                 versions[key] = ApiVersion(key, lowest, highest)
             elif theirs is not None:
                 lowest, highest = max(lowest, theirs.min_version), min(highest, theirs.max_version)
-                versions[key] = ApiVersion(key, lowest, highest)
+                if lowest <= highest:
+                    versions[key] = ApiVersion(key, lowest, highest)
+                else:
+                    del versions[key]
         kafka.api_keys = [versions[key] for key in sorted(versions)]
         return kafka
 

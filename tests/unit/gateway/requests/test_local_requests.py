@@ -594,7 +594,13 @@ def test_offsets_in_transactions_are_refused_and_not_forwarded(caplog: pytest.Lo
 
 def test_the_versions_are_kafkas_with_those_of_group_requests_replaced() -> None:
     async def story(harness: RequestsHarness) -> None:
-        keys = [ApiVersion(0, 3, 13), ApiVersion(9, 1, 99), ApiVersion(16, 2, 99), ApiVersion(69, 0, 1)]
+        keys = [
+            ApiVersion(0, 3, 13),
+            ApiVersion(9, 1, 99),
+            ApiVersion(16, 2, 99),
+            ApiVersion(69, 0, 1),
+            ApiVersion(32, 90, 99),
+        ]
         kafka = ApiVersionsResponse(api_keys=keys)
         merged = {
             one.api_key: (one.min_version, one.max_version) for one in harness.requests.api_versions(kafka).api_keys
@@ -603,6 +609,7 @@ def test_the_versions_are_kafkas_with_those_of_group_requests_replaced() -> None
         assert merged[9] == (0, 10), "OffsetFetch: the gateway's"
         assert merged[16] == (2, 5), "ListGroups: both must understand it"
         assert 69 not in merged, "ConsumerGroupDescribe is hidden"
+        assert 32 not in merged, "DescribeConfigs: Kafka has only newer versions"
         assert {10_000, 10_001, 10_002, 10_003} <= merged.keys()
         assert 28 not in merged, "Kafka without transactions does not get them"
 
