@@ -9,13 +9,14 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java kafka demo demo-gateway lint format test test-real conformance conformance-random fuzz bench performance docs clean
+.PHONY: help setup java kafka demo demo-gateway lint format test test-real test-gateway conformance conformance-random fuzz bench performance docs clean
 
 help:
 	@echo "make demo       redeploy Spark and a consumer in one group without a rebalance (about four minutes)"
 	@echo "make demo-gateway  scale a group up and kill the gateway, on a Kafka cluster of three brokers (about two minutes)"
 	@echo "make test       the fast tests (a few minutes)"
 	@echo "make test-real  the tests with Apache Kafka, Spark and other clients (installs them)"
+	@echo "make test-gateway  all tests of the gateway, also the long ones"
 	@echo "make conformance  compare the answers to group requests with those of Apache Kafka"
 	@echo "make conformance-random  the same with random scenarios, for ten minutes (MINUTES=10 SEED=1)"
 	@echo "make fuzz       coverage-guided fuzzing, for ten minutes (MINUTES=10)"
@@ -60,8 +61,8 @@ test: setup
 	$(BIN)/python -m pytest tests -m "not real" -n 8 --dist loadfile --no-loadscope-reorder -q
 
 # Most Java processes of the tests run for seconds, so a short start matters more than peak speed.
-test-real conformance: export SPARK_SUBMIT_OPTS = $(SOON_READY)
-test-real conformance: export KAFKA_JVM_PERFORMANCE_OPTS = $(SOON_READY)
+test-real test-gateway conformance: export SPARK_SUBMIT_OPTS = $(SOON_READY)
+test-real test-gateway conformance: export KAFKA_JVM_PERFORMANCE_OPTS = $(SOON_READY)
 SOON_READY := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 
 test-real: setup
@@ -76,10 +77,16 @@ test-real: setup
 	-@scripts/spark-kafka-ensure > /dev/null
 	-@scripts/spark-delta-ensure > /dev/null
 	$(BIN)/python -m pytest tests -m real -q -n 2 --dist loadfile $(SENSITIVE:%=--ignore %)
-	$(BIN)/python -m pytest $(SENSITIVE) -m real -q
+	$(BIN)/python -m pytest $(SENSITIVE) -m real -q $(LONG:%=--ignore %)
 
 # Tests of real parts that answer too slowly when another test uses the machine.
 SENSITIVE := tests/holdfast_client tests/groups tests/spark tests/unit/spark tests/gateway
+
+# Tests of the gateway with kills, tools and single parts on a real Kafka, and its demo: `make test-gateway` runs them.
+LONG := $(filter-out %/test_clients.py %/test_security.py,$(wildcard tests/gateway/test_*.py))
+
+test-gateway: setup kafka
+	$(BIN)/python -m pytest tests/gateway -m real -q
 
 conformance: setup kafka
 	$(BIN)/python -m pytest tests/conformance -q

@@ -14,10 +14,11 @@ from tests.client_compat.go_client import GO_CLIENTS, GoClient, go_clients_path
 from tests.client_compat.java_client import JavaClient
 from tests.client_compat.kafka_python_client import KafkaPythonClient
 from tests.client_compat.kcat_client import KcatClient, KcatUnavailable, kcat_path
-from tests.client_compat.servers import Server
+from tests.client_compat.servers import ALL_GATEWAY_TESTS, OneBrokerGateway, Server
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.fixtures import KEEPS_ALL, missing
 from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_distribution import KafkaUnavailable
 from tests.support.tcp_proxy import TcpProxy
 
@@ -53,16 +54,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Server:
     """The broker that the whole run shares."""
-    name = {"holdfast": "holdfast", "kafka": "apache_kafka"}[request.param]
+    holdfast = "one_broker_gateway" if ALL_GATEWAY_TESTS else "holdfast"
+    name = {"holdfast": holdfast, "kafka": "apache_kafka"}[request.param]
     found: Server = request.getfixturevalue(name)
     return found
+
+
+@pytest.fixture(scope="module")
+def one_broker_gateway(one_kafka: KafkaCluster) -> Iterator[OneBrokerGateway]:
+    """The tests expect a cluster of one broker."""
+    with OneBrokerGateway(one_kafka) as gateway:
+        yield gateway
 
 
 @pytest.fixture
 def disposable_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A broker for one test alone, which may end it."""
-    with own_broker(request) as broker:
-        yield broker
+    if ALL_GATEWAY_TESTS and request.param == "holdfast":
+        # In a file without `server`, whose gateway has the same ports.
+        with OneBrokerGateway(request.getfixturevalue("one_kafka")) as gateway:
+            yield gateway
+    else:
+        with own_broker(request) as broker:
+            yield broker
 
 
 @dataclass

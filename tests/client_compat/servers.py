@@ -1,9 +1,14 @@
 """Holdfast or Apache Kafka: what the tests need to know of either."""
 
+import os
 from pathlib import Path
 from typing import Protocol
 
+from tests.support.gateway_process import GatewayProcess
 from tests.support.tcp_proxy import TcpProxy
+
+ALL_GATEWAY_TESTS = os.environ.get("HOLDFAST_ALL_GATEWAY_TESTS") == "1"
+"""Tests of a Holdfast broker run on a gateway in front of Apache Kafka instead."""
 
 
 class Server(Protocol):
@@ -27,6 +32,14 @@ class ProxiedServer(Protocol):
 
     @property
     def bootstrap(self) -> str: ...
+
+
+class OneBrokerGateway(GatewayProcess):
+    """Known by the address of its only broker, as a broker is."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.address_of(self.kafka.node_ids[0])
 
 
 def stored_codec(server: Server, topic: str, partition: int = 0) -> int:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from holdfast.wire.apis.describe_groups import DescribeGroupsRequest
 from holdfast.wire.apis.find_coordinator import FindCoordinatorRequest
 from holdfast.wire.apis.metadata import MetadataRequest
 from tests.broker.wire_client import WireClient
+from tests.client_compat.servers import ALL_GATEWAY_TESTS, OneBrokerGateway
 from tests.conformance.comparing import ServerPair
 from tests.conformance.server import Restart, Server
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.holdfast_broker import HoldfastBroker
+from tests.support.kafka_cluster import KafkaCluster
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
@@ -64,15 +66,26 @@ class RestartableHoldfast(HoldfastBroker):
         await_coordinator(self.address)
 
 
+class RestartableGateway(OneBrokerGateway, RestartableHoldfast):
+    """In the place of Holdfast."""
+
+
 @contextmanager
-def pair_of_servers(settings: Mapping[str, str], plays_at_once: int = 20) -> Iterator[ServerPair]:
-    """Both with the same settings; they can be killed and started again."""
-    # The workers first: a server that one of them restarted dies with it.
-    with (
-        ThreadPoolExecutor(plays_at_once) as workers,
-        RestartableKafka({**KAFKA_ONLY, **settings}) as kafka,
-        RestartableHoldfast(settings) as holdfast,
-    ):
+def pair_of_servers(
+    settings: Mapping[str, str], plays_at_once: int = 20, *, on_gateway: bool = ALL_GATEWAY_TESTS
+) -> Iterator[ServerPair]:
+    """Both with the same settings; they can be killed and started again. With `on_gateway`, Holdfast's groups are those
+    of a gateway in front of another Kafka."""
+    with ExitStack() as entered:
+        # The workers first: a server that one of them restarted dies with it.
+        workers = entered.enter_context(ThreadPoolExecutor(plays_at_once))
+        kafka = entered.enter_context(RestartableKafka({**KAFKA_ONLY, **settings}))
+        holdfast: RestartableHoldfast
+        if on_gateway:
+            cluster = entered.enter_context(KafkaCluster(1, KAFKA_ONLY))
+            holdfast = entered.enter_context(RestartableGateway(cluster, settings))
+        else:
+            holdfast = entered.enter_context(RestartableHoldfast(settings))
         yield ServerPair(
             prepared(kafka.address, kafka.restart_killed), prepared(holdfast.address, holdfast.restart_killed), workers
         )

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.wire.apis.list_groups import ListGroupsRequest
+from tests.broker.wire_client import WireClient
+from tests.client_compat.servers import ALL_GATEWAY_TESTS, Server
 from tests.groups.consumer_process import ConsumerConfig
 from tests.groups.members import (
     AIOKAFKA,
@@ -19,22 +22,55 @@ from tests.groups.members import (
     go_members_path,
     kafkajs_path,
 )
+from tests.support.eventually import eventually
 from tests.support.fixtures import missing
+from tests.support.gateway_process import GatewayProcess
 from tests.support.holdfast_broker import HoldfastBroker
 from tests.support.kafka_apps import kafka_apps
 from tests.support.kafka_distribution import KafkaUnavailable
-from tests.support.quick_brokers import BOTH_SERVERS, QUICK, disposable_server, server
+from tests.support.quick_brokers import BOTH_SERVERS, QUICK, own_broker, server
 
 REAL = [pytest.mark.real, pytest.mark.timeout(300)]
 """Of a client that needs more than Python."""
 
-__all__ = ["BOTH_SERVERS", "QUICK", "disposable_server", "server"]
+__all__ = ["BOTH_SERVERS", "QUICK", "server"]
+
+
+if ALL_GATEWAY_TESTS:
+
+    @pytest.fixture(scope="module")
+    def quick_holdfast(request: pytest.FixtureRequest) -> Iterator[HoldfastBroker]:
+        with GatewayProcess(request.getfixturevalue("kafka_cluster"), QUICK) as gateway:
+            await_loaded(gateway)
+            yield gateway
+
+
+def await_loaded(gateway: GatewayProcess) -> None:
+    """A broker reads its groups before it listens, a gateway afterwards."""
+    with WireClient(gateway.address) as client:
+        eventually(lambda: client.ask(ListGroupsRequest(), 4).error_code == 0, "the gateway has read its groups")
 
 
 @pytest.fixture
-def disposable_holdfast() -> Iterator[HoldfastBroker]:
-    with HoldfastBroker(QUICK) as broker:
-        yield broker
+def disposable_holdfast(request: pytest.FixtureRequest) -> Iterator[HoldfastBroker]:
+    if ALL_GATEWAY_TESTS:
+        # Not on the cluster of `quick_holdfast`, which would lose its groups to this one.
+        with GatewayProcess(request.getfixturevalue("one_kafka"), QUICK) as gateway:
+            await_loaded(gateway)
+            yield gateway
+    else:
+        with HoldfastBroker(QUICK) as broker:
+            yield broker
+
+
+@pytest.fixture(params=BOTH_SERVERS)
+def disposable_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A broker for one test alone, which may end it."""
+    if request.param == "holdfast":
+        yield request.getfixturevalue("disposable_holdfast")
+    else:
+        with own_broker(request) as broker:
+            yield broker
 
 
 @pytest.fixture(params=[CONFLUENT, KAFKA_PYTHON, AIOKAFKA], ids=lambda client: client.name)

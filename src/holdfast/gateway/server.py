@@ -1,8 +1,8 @@
 """The gateway: builds its parts, starts them in order, and stops them in order.
 
 The order of a start matters. The topics are known before a group is served, because a commit of an unknown topic is
-rejected. The state topic is found before anything is claimed, and the ports are bound before, so that a second gateway
-on the same machine fails before it takes the groups over.
+rejected. The state topic is found before anything is claimed, and the ports are checked, so that a second gateway on
+the same machine fails before it takes the groups over.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
@@ -51,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_S: Final = 1.0
 """How often changed certificates and users are looked for."""
+LOADED_WITHIN_S: Final = 30.0
 _POLL_S: Final = 0.1
 
 
@@ -111,7 +113,7 @@ class Gateway:
         await self.topics.start()
         await self._start_groups(topics)
         self._start_router(settings)
-        # Until here nothing was claimed. A gateway that cannot open its ports leaves the groups to another one.
+        self._check_ports()
         await self._open_ports()
         self._run(self._hold_names())
         self._run(self._reload_changed_files())
@@ -200,14 +202,40 @@ class Gateway:
         )
 
     async def _open_ports(self) -> None:
-        # The claims begin in tasks, so not before the ports are open.
+        """After the groups are loaded. A client that cannot connect yet tries again. A commit that is answered with
+        COORDINATOR_LOAD_IN_PROGRESS is an error for applications of librdkafka."""
         self.groups.start()
         self._stoppers.append(self.groups.stop)
+        await self._groups_loaded()
         try:
             await self.router.start()
         except OSError as error:
             raise GatewayError(f"cannot listen on the ports of --listen: {error.strerror or error}") from error
         self._stoppers.append(self.router.stop)
+
+    def _check_ports(self) -> None:
+        """Nothing was claimed yet: a gateway that cannot open its ports leaves the groups to another one."""
+        host, base = self.config.listen
+        for port in (base, *(base + 1 + node_id for node_id in self.cluster.brokers.node_ids)):
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(address)
+                    probe.listen()
+                except OSError as error:
+                    raise GatewayError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+    async def _groups_loaded(self) -> None:
+        """Waits until all groups are loaded. If Kafka needs too long, the others are served."""
+        assert self._failure is not None, "started"
+        groups, deadline = self.groups.coordinator.queries, time.monotonic() + LOADED_WITHIN_S
+        while groups.is_anything_loading and time.monotonic() < deadline:
+            if self._failure.done():
+                raise GatewayError(self._failure.result())
+            await asyncio.sleep(_POLL_S / 10)
 
     # -- while it runs -------------------------------------------------------------------------------------------------
 

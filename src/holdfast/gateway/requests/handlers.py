@@ -148,7 +148,9 @@ def delete_groups(services: GatewayServices, request: DeleteGroupsRequest, conte
     for result in response.results:
         if result.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             try:
-                result.error_code = yield services.own_groups.delete_in_kafka(result.group_id)
+                described = yield services.own_groups.describe_in_kafka(result.group_id)
+                if described is not None:
+                    result.error_code = yield services.own_groups.delete_in_kafka(result.group_id)
             except (KafkaRefused, KafkaUnreachable):
                 result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return response
