@@ -1,4 +1,4 @@
-"""Tools through the gateway: Kafka's own and Holdfast's show and change the same groups, whoever has them.
+"""Tools through the gateway: Kafka's own and Holdfast's show and change the same groups, on both sides.
 
 A group comes from Kafka's own coordinator with its offsets, goes back there, and is never on both sides.
 """
